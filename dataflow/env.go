@@ -1,0 +1,145 @@
+package dataflow
+
+import (
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"frazil/state"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// Env lends a component what it may use. Nothing reads the wall clock except
+// through Now. It belongs to one instance in one task.
+type Env struct {
+	// Pipeline and Step name where the component stands.
+	Pipeline, Step string
+	// Task counts from 0 to Tasks-1.
+	Task, Tasks int
+	// Dir is the folder of the pipeline file: relative inputs start there.
+	Dir string
+	// State is the instance's keyed state, restored; nil for stateless steps.
+	State state.KV
+	// Groups is the range of key groups this task owns.
+	Groups state.Groups
+	// Now is the clock.
+	Now func() time.Time
+	// Alloc allocates Arrow memory.
+	Alloc memory.Allocator
+	Log   *slog.Logger
+	// Fates counts the step's rows in this task.
+	Fates *Fates
+	// Splits names the splits of SysSplit.
+	Splits *SplitTable
+	// Closed is shared by all tasks of a step: see ClosedUpTo.
+	Closed *ClosedUpTo
+	// NewDecoder makes a decoder of the source's decode block; nil without one.
+	NewDecoder func() (Decoder, error)
+	// Memory is the budget in bytes of this instance (writers, sources).
+	Memory int64
+}
+
+// ClosedUpTo is a time up to which a step has closed its windows although the
+// watermark had not passed it: the source was drained. It only grows and is
+// part of the manifest.
+type ClosedUpTo struct{ t atomic.Int64 }
+
+// NewClosedUpTo starts at t.
+func NewClosedUpTo(t Time) *ClosedUpTo {
+	c := &ClosedUpTo{}
+	c.t.Store(int64(t))
+	return c
+}
+
+// Get returns the time as it was when the run started or drained.
+func (c *ClosedUpTo) Get() Time {
+	if c == nil {
+		return MinTime
+	}
+	return Time(c.t.Load())
+}
+
+// Raise moves it forward to t.
+func (c *ClosedUpTo) Raise(t Time) {
+	for {
+		old := c.t.Load()
+		if int64(t) <= old || c.t.CompareAndSwap(old, int64(t)) {
+			return
+		}
+	}
+}
+
+// SplitTable gives each split of a run a small number, for SysSplit. The
+// numbers are of this process only. Safe for concurrent use.
+type SplitTable struct {
+	mu struct {
+		sync.RWMutex
+		ids   map[splitKey]int32
+		names []splitKey
+		where map[string]Locator
+	}
+}
+
+type splitKey struct {
+	source string
+	split  Split
+}
+
+// ID returns the number of a split, giving it one if it is new.
+func (t *SplitTable) ID(source string, s Split) int32 {
+	k := splitKey{source, s}
+	t.mu.RLock()
+	id, ok := t.mu.ids[k]
+	t.mu.RUnlock()
+	if ok {
+		return id
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if id, ok := t.mu.ids[k]; ok {
+		return id
+	}
+	if t.mu.ids == nil {
+		t.mu.ids = map[splitKey]int32{}
+	}
+	id = int32(len(t.mu.names))
+	t.mu.ids[k] = id
+	t.mu.names = append(t.mu.names, k)
+	return id
+}
+
+// Name returns source and split of a number; empty for one it never gave.
+func (t *SplitTable) Name(id int32) (source string, s Split) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if id < 0 || int(id) >= len(t.mu.names) {
+		return "", ""
+	}
+	k := t.mu.names[id]
+	return k.source, k.split
+}
+
+// SetLocator registers who writes positions of a source for people.
+func (t *SplitTable) SetLocator(source string, l Locator) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.where == nil {
+		t.mu.where = map[string]Locator{}
+	}
+	t.mu.where[source] = l
+}
+
+// Locate writes the place of a row for people.
+func (t *SplitTable) Locate(id int32, pos int64) string {
+	source, split := t.Name(id)
+	t.mu.RLock()
+	l := t.mu.where[source]
+	t.mu.RUnlock()
+	if l != nil {
+		return l.Locate(split, pos)
+	}
+	return strconv.FormatInt(pos, 10)
+}

@@ -1,0 +1,32 @@
+package dataflow
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFenced: another writer of this pipeline and sink moved the target.
+	ErrFenced = errors.New("fenced: another process has moved this target's positions")
+	// ErrPermanent marks errors that no retry can heal: no such table and may
+	// not create it, access denied, a schema that does not fit.
+	ErrPermanent = errors.New("permanent")
+	// ErrGap: records that should be read no longer exist, or changed.
+	ErrGap = errors.New("gap")
+)
+
+// Permanent marks err so that the pipeline ends instead of retrying.
+func Permanent(err error) error {
+	if err == nil || errors.Is(err, ErrPermanent) {
+		return err
+	}
+	return &permanent{err}
+}
+
+// Permanentf is Permanent of fmt.Errorf.
+func Permanentf(format string, args ...any) error { return Permanent(fmt.Errorf(format, args...)) }
+
+type permanent struct{ err error }
+
+func (p *permanent) Error() string   { return p.err.Error() }
+func (p *permanent) Unwrap() []error { return []error{p.err, ErrPermanent} }

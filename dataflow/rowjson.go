@@ -1,0 +1,107 @@
+package dataflow
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/extensions"
+)
+
+// AppendJSON writes value i of a as JSON: timestamps as RFC 3339 with
+// microseconds ("Z" only for timestamptz), decimals and uuids as strings,
+// binary as hex, NaN and infinities as strings.
+func AppendJSON(dst []byte, a arrow.Array, i int) []byte {
+	if a.IsNull(i) {
+		return append(dst, "null"...)
+	}
+	switch a := a.(type) {
+	case *array.Boolean:
+		return strconv.AppendBool(dst, a.Value(i))
+	case *array.Int32:
+		return strconv.AppendInt(dst, int64(a.Value(i)), 10)
+	case *array.Int64:
+		return strconv.AppendInt(dst, a.Value(i), 10)
+	case *array.Uint64:
+		return strconv.AppendUint(dst, a.Value(i), 10)
+	case *array.Float32:
+		return appendFloat(dst, float64(a.Value(i)), 32)
+	case *array.Float64:
+		return appendFloat(dst, a.Value(i), 64)
+	case *array.String:
+		return appendText(dst, a.Value(i))
+	case *array.Binary:
+		return appendText(dst, hex.EncodeToString(a.Value(i)))
+	case *array.Decimal128:
+		return appendText(dst, a.Value(i).ToString(a.DataType().(*arrow.Decimal128Type).Scale))
+	case *array.Date32:
+		return appendText(dst, time.Unix(int64(a.Value(i))*86400, 0).UTC().Format("2006-01-02"))
+	case *array.Time64:
+		return appendText(dst, time.UnixMicro(int64(a.Value(i))).UTC().Format("15:04:05.000000"))
+	case *array.Timestamp:
+		layout := "2006-01-02T15:04:05.000000"
+		if a.DataType().(*arrow.TimestampType).TimeZone != "" {
+			layout += "Z"
+		}
+		return appendText(dst, time.UnixMicro(int64(a.Value(i))).UTC().Format(layout))
+	case *extensions.UUIDArray:
+		return appendText(dst, a.Value(i).String())
+	case *extensions.JSONArray:
+		return append(dst, a.Storage().(*array.String).Value(i)...)
+	case *array.List:
+		lo, hi := a.ValueOffsets(i)
+		dst = append(dst, '[')
+		for j := lo; j < hi; j++ {
+			if j > lo {
+				dst = append(dst, ',')
+			}
+			dst = AppendJSON(dst, a.ListValues(), int(j))
+		}
+		return append(dst, ']')
+	case *array.Struct:
+		dst = append(dst, '{')
+		for f := range a.NumField() {
+			if f > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendText(dst, a.DataType().(*arrow.StructType).Field(f).Name)
+			dst = append(dst, ':')
+			dst = AppendJSON(dst, a.Field(f), i)
+		}
+		return append(dst, '}')
+	}
+	return appendText(dst, a.ValueStr(i))
+}
+
+func appendFloat(dst []byte, f float64, bits int) []byte {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return appendText(dst, strconv.FormatFloat(f, 'g', -1, bits))
+	}
+	return strconv.AppendFloat(dst, f, 'g', -1, bits)
+}
+
+func appendText(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return appendEscaped(dst, s)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+func appendEscaped(dst []byte, s string) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		return append(dst, `""`...)
+	}
+	return append(dst, bytes.TrimRight(buf.Bytes(), "\n")...)
+}

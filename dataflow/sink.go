@@ -1,0 +1,207 @@
+package dataflow
+
+import (
+	"context"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Target names what one sink writes to, as it names itself: a table and branch,
+// a topic, a folder.
+type Target string
+
+// Writer stages the rows of one sink task.
+type Writer interface {
+	// Write stages b. Readers of the target must not see it. It borrows b. Rows
+	// the target can never take are returned in bad (BadSchema, the caller owns
+	// it) and counted; nil means all were staged. Columns with SysPrefix are
+	// never written.
+	Write(ctx context.Context, b arrow.RecordBatch) (bad arrow.RecordBatch, err error)
+	// Prepare cuts: all rows since the last Prepare belong to e. It returns at
+	// once; Pending.Part waits, off the task, until they are durable, still
+	// unseen, and described completely: they are committed from the Part alone,
+	// maybe by another process. Write of the next epoch goes on meanwhile.
+	// A nil Pending says that there were no rows.
+	Prepare(ctx context.Context, e Epoch) (Pending, error)
+	Close() error
+}
+
+// Pending is a cut whose files may still be on their way.
+type Pending interface {
+	// Part waits until the rows are durable. It is called once, from any
+	// goroutine.
+	Part(ctx context.Context) (Part, error)
+}
+
+// Part describes staged rows completely.
+type Part struct {
+	// Rows counts them.
+	Rows int64 `json:"rows"`
+	// Data is the sink's own description.
+	Data []byte `json:"data"`
+}
+
+// PartFunc makes a function a Pending.
+type PartFunc func(ctx context.Context) (Part, error)
+
+// Part calls f.
+func (f PartFunc) Part(ctx context.Context) (Part, error) { return f(ctx) }
+
+// Committed is what a target itself holds for one pipeline and sink.
+type Committed struct {
+	// Positions: At of the last commit; nil when there was none.
+	Positions Positions
+	// Plan is the fingerprint recorded with it.
+	Plan string
+	// Watermarks per source step recorded with it.
+	Watermarks map[string]Time
+	// Clock holds the clock decisions recorded with this target's commits, in
+	// order, oldest first. ClockComplete is false where some were lost (expired
+	// snapshots).
+	Clock         []ClockDecision
+	ClockComplete bool
+	// ID is the target's own identity (a table's UUID): a recreated table has
+	// another.
+	ID string
+}
+
+// Committer publishes what all writers of one sink staged: one per sink and
+// pipeline, called by one goroutine, in the order of epochs.
+type Committer interface {
+	// Target names what it commits to.
+	Target() Target
+	// Committed asks the target itself.
+	Committed(ctx context.Context) (Committed, error)
+	// Commit publishes c's parts together with its positions, all or nothing.
+	// Per split of c: the target holds At or later for every one: done already,
+	// nil. It holds exactly From for every one: publish. Anything else:
+	// ErrFenced. Looked at again after every reload. From is the At that this
+	// target last got; a split unknown to it counts as its start; splits not in
+	// c are left as they are.
+	Commit(ctx context.Context, c Commit) error
+	Close() error
+}
+
+// Commit is one publication.
+type Commit struct {
+	Target Target    `json:"target"`
+	Epoch  Epoch     `json:"epoch"`
+	From   Positions `json:"from"`
+	At     Positions `json:"at"`
+	// Plan is the fingerprint of everything upstream.
+	Plan string `json:"plan"`
+	// Watermarks per source step at the barrier.
+	Watermarks map[string]Time `json:"watermarks,omitempty"`
+	// Watermark of the sink's input at the barrier.
+	Watermark Time `json:"watermark"`
+	// Clock decisions upstream since the commit before.
+	Clock []ClockDecision `json:"clock,omitempty"`
+	// Late counts rows that left by late ports upstream so far.
+	Late  int64  `json:"late"`
+	Parts []Part `json:"parts"`
+}
+
+// Rows counts the rows of all parts.
+func (c Commit) Rows() int64 {
+	var n int64
+	for _, p := range c.Parts {
+		n += p.Rows
+	}
+	return n
+}
+
+// ClockDecision is something that the clock decided and a replay must repeat:
+// at Pos of a split its stamp floor became Floor, or (Refused) the row at Pos
+// was refused as from the future.
+type ClockDecision struct {
+	Source  string `json:"source"`
+	Split   Split  `json:"split"`
+	Pos     string `json:"pos"`
+	Floor   Time   `json:"floor,omitempty"`
+	Refused int64  `json:"refused,omitempty"` // SysPos + 1 of a refused row, 0: a floor
+}
+
+// CommitDecision says what a Committer does about one commit.
+type CommitDecision int
+
+const (
+	// Publish: the target stands exactly at From.
+	Publish CommitDecision = iota
+	// Done: the target has these rows already.
+	Done
+	// Fenced: somebody else moved the target.
+	Fenced
+)
+
+// DecideCommit compares what a target holds with c. Every Committer uses it.
+func DecideCommit(held Positions, c Commit) CommitDecision {
+	done, exact := true, true
+	for step, splits := range c.At {
+		for split, at := range splits {
+			have := held.Get(step, split)
+			from := c.From.Get(step, split)
+			if have == nil || have.Compare(at) < 0 {
+				done = false
+			}
+			if have == nil && from == nil {
+				continue
+			}
+			if have == nil || from == nil || have.Compare(from) != 0 {
+				exact = false
+			}
+		}
+	}
+	switch {
+	case exact && !done:
+		return Publish
+	case done:
+		return Done
+	}
+	return Fenced
+}
+
+// MergePositions returns held with the splits of at replaced.
+func MergePositions(held, at Positions) Positions {
+	out := held.Clone()
+	for step, splits := range at {
+		for split, pos := range splits {
+			out.Set(step, split, pos)
+		}
+	}
+	return out
+}
+
+// TableReader is an optional ability of a Committer: it reads back what was
+// published. "frazil table" uses it.
+type TableReader interface {
+	// Describe reports the table as it stands; found is false before its first
+	// commit.
+	Describe(ctx context.Context) (info TableInfo, found bool, err error)
+	// Rows calls visit with the published rows; visit borrows the batch.
+	Rows(ctx context.Context, visit func(arrow.RecordBatch) error) error
+}
+
+// TableInfo describes a published table.
+type TableInfo struct {
+	Table     string          `json:"table"`
+	Rows      int64           `json:"rows"`
+	Snapshot  string          `json:"snapshot"`
+	Location  string          `json:"location"`
+	Snapshots []TableSnapshot `json:"-"`
+	Files     []TableFile     `json:"-"`
+}
+
+// TableSnapshot is one published state.
+type TableSnapshot struct {
+	ID        string            `json:"snapshot"`
+	Time      string            `json:"time"`
+	Operation string            `json:"operation"`
+	Summary   map[string]string `json:"summary"`
+}
+
+// TableFile is one live data file.
+type TableFile struct {
+	Path  string `json:"path"`
+	Rows  int64  `json:"rows"`
+	Bytes int64  `json:"bytes"`
+}
