@@ -51,6 +51,9 @@ func (f PartFunc) Part(ctx context.Context) (Part, error) { return f(ctx) }
 type Committed struct {
 	// Positions: At of the last commit; nil when there was none.
 	Positions Positions
+	// Start: where the splits were read from when the pipeline first started, as
+	// recorded with it.
+	Start Positions
 	// Plan is the fingerprint recorded with it.
 	Plan string
 	// Watermarks per source step recorded with it.
@@ -88,6 +91,8 @@ type Commit struct {
 	Epoch  Epoch     `json:"epoch"`
 	From   Positions `json:"from"`
 	At     Positions `json:"at"`
+	// Start: where the splits of At were read from at the pipeline's first start.
+	Start Positions `json:"start,omitempty"`
 	// Plan is the fingerprint of everything upstream.
 	Plan string `json:"plan"`
 	// Watermarks per source step at the barrier.
@@ -111,14 +116,14 @@ func (c Commit) Rows() int64 {
 }
 
 // ClockDecision is something that the clock decided and a replay must repeat:
-// at Pos of a split its stamp floor became Floor, or (Refused) the row at Pos
-// was refused as from the future.
+// from the row with SysPos Pos of a split on its stamp floor is Floor, or
+// (Refused) the row at Pos was refused as from the future.
 type ClockDecision struct {
 	Source  string `json:"source"`
 	Split   Split  `json:"split"`
-	Pos     string `json:"pos"`
+	Pos     int64  `json:"pos"`
 	Floor   Time   `json:"floor,omitempty"`
-	Refused int64  `json:"refused,omitempty"` // SysPos + 1 of a refused row, 0: a floor
+	Refused bool   `json:"refused,omitempty"`
 }
 
 // CommitDecision says what a Committer does about one commit.

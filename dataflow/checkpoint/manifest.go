@@ -1,0 +1,119 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"frazil/dataflow"
+)
+
+// ManifestVersion is the version of the manifest's JSON; see
+// docs/state-format.md for the rule of changing it.
+const ManifestVersion = 1
+
+// Manifest is everything about an epoch but the keyed state, with which it is
+// written in one batch.
+type Manifest struct {
+	Version  int            `json:"version"`
+	Pipeline string         `json:"pipeline"`
+	Epoch    dataflow.Epoch `json:"epoch"`
+	// Steps holds the fingerprint of every stateful step.
+	Steps map[string]string `json:"steps"`
+	// Sources by step.
+	Sources map[string]*SourceState `json:"sources"`
+	// Closed: see dataflow.ClosedUpTo, by step.
+	Closed map[string]dataflow.Time `json:"closed,omitempty"`
+	// Targets by sink step.
+	Targets map[string]*TargetState `json:"targets"`
+	Ledger  Ledger                  `json:"ledger"`
+	// Drained: the sources had ended and everything was flushed.
+	Drained bool `json:"drained,omitempty"`
+}
+
+// SourceState is one source step at a barrier.
+type SourceState struct {
+	// Watermark over the live splits; it never falls.
+	Watermark dataflow.Time                  `json:"watermark"`
+	Splits    map[dataflow.Split]*SplitState `json:"splits"`
+	Start     map[dataflow.Split]string      `json:"start,omitempty"`
+	Skipped   map[string]int64               `json:"skipped,omitempty"`
+}
+
+// SplitStatus says how a split takes part in its source's watermark.
+type SplitStatus string
+
+// The states of a split.
+const (
+	Live  SplitStatus = "live"
+	Idle  SplitStatus = "idle"
+	Ended SplitStatus = "ended"
+)
+
+// SplitState is one split at a barrier.
+type SplitState struct {
+	// Position is the place of the next row.
+	Position string `json:"position"`
+	// MaxTime is the greatest event time seen; MinTime before the first row.
+	MaxTime dataflow.Time `json:"max_time"`
+	// Floor bounds stamps from below: the source's watermark when the split was
+	// found or woke up.
+	Floor  dataflow.Time `json:"floor"`
+	Status SplitStatus   `json:"status"`
+}
+
+// TargetState is one sink at a barrier.
+type TargetState struct {
+	Target dataflow.Target `json:"target"`
+	// ID is the target's own identity when it was last looked at.
+	ID string `json:"id,omitempty"`
+	// Done is At of the last commit known to have happened.
+	Done dataflow.Positions `json:"done,omitempty"`
+	// Pending commits, in order.
+	Pending []dataflow.Commit `json:"pending,omitempty"`
+	// Clock decisions upstream since the last commit.
+	Clock []dataflow.ClockDecision `json:"clock,omitempty"`
+}
+
+// From is the At of the newest commit, pending or done.
+func (t *TargetState) From() dataflow.Positions {
+	if n := len(t.Pending); n > 0 {
+		return dataflow.MergePositions(t.Done, t.Pending[n-1].At)
+	}
+	return t.Done
+}
+
+// Encode writes m.
+func (m *Manifest) Encode() ([]byte, error) {
+	m.Version = ManifestVersion
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode manifest of %s: %w", m.Epoch, err)
+	}
+	return b, nil
+}
+
+// Decode reads a manifest. nil bytes give nil.
+func Decode(b []byte) (*Manifest, error) {
+	if b == nil {
+		return nil, nil
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("decode manifest: %w", err)
+	}
+	if m.Version != ManifestVersion {
+		return nil, fmt.Errorf("manifest has version %d; this program reads version %d", m.Version, ManifestVersion)
+	}
+	return m, nil
+}
+
+// Positions of all splits of all sources.
+func (m *Manifest) Positions() dataflow.Positions {
+	out := dataflow.Positions{}
+	for step, s := range m.Sources {
+		for split, st := range s.Splits {
+			out.Set(step, split, dataflow.Position(st.Position))
+		}
+	}
+	return out
+}

@@ -1,0 +1,250 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"frazil/dataflow"
+)
+
+// ErrCannotResume: manifest and target disagree in a way that no replay mends.
+var ErrCannotResume = errors.New("cannot resume")
+
+// SinkFacts is what a start knows of one sink with a committer.
+type SinkFacts struct {
+	Name string
+	// Known is the manifest's entry, nil without one.
+	Known *TargetState
+	// Found is what the target itself says.
+	Found  dataflow.Committed
+	Target dataflow.Target
+	// Fingerprint and NotReplayable of everything upstream, as planned now.
+	Fingerprint, NotReplayable string
+}
+
+// Replay is one stretch of a muted replay: read every split of Until up to
+// exactly there, raise the watermarks, take a barrier and unmute the sinks.
+type Replay struct {
+	Until      dataflow.Positions
+	Watermarks map[string]dataflow.Time
+	Unmute     []string
+}
+
+// Recovery is how to start.
+type Recovery struct {
+	Targets map[string]*TargetState
+	// Start overrides the positions of the manifest, for a lost state.
+	Start dataflow.Positions
+	// Origin: where the splits were read from at the very first start.
+	Origin dataflow.Positions
+	// Muted sinks, and the stretches that end their muting, in order.
+	Muted   []string
+	Replays []Replay
+	// Clock decisions that the replay must repeat.
+	Clock []dataflow.ClockDecision
+}
+
+// Recover compares the manifest (nil: no state) with what each target holds. It
+// is pure. stateful says whether any step keeps keyed state; quiet lists sinks
+// that write through and are muted up to the end of a replay.
+func Recover(m *Manifest, sinks []SinkFacts, stateful bool, quiet []string) (Recovery, error) {
+	r := Recovery{Targets: map[string]*TargetState{}, Origin: dataflow.Positions{}}
+	var ahead []SinkFacts
+	for _, s := range sinks {
+		t, isAhead, err := recoverTarget(m, s)
+		if err != nil {
+			return Recovery{}, err
+		}
+		r.Targets[s.Name] = t
+		if s.Found.Start != nil {
+			r.Origin = dataflow.MergePositions(r.Origin, s.Found.Start)
+		}
+		if isAhead {
+			ahead = append(ahead, s)
+		}
+	}
+	if m != nil {
+		r.Start = m.Positions()
+		for step, src := range m.Sources {
+			for split, pos := range src.Start {
+				r.Origin.Set(step, split, dataflow.Position(pos))
+			}
+		}
+	} else {
+		r.Start = r.Origin.Clone()
+	}
+	if len(ahead) == 0 {
+		return r, nil
+	}
+	if m == nil && !stateful && len(ahead) == len(sinks) {
+		r.Start = least(ahead)
+		ahead = slices.DeleteFunc(ahead, func(s SinkFacts) bool { return compareAll(s.Found.Positions, r.Start) == same })
+		if len(ahead) == 0 {
+			return r, nil
+		}
+	}
+	return r, planReplay(&r, ahead, quiet)
+}
+
+// recoverTarget decides about one target, and whether it is ahead of the state.
+func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
+	t := &TargetState{Target: s.Target, ID: s.Found.ID}
+	held := s.Found.Positions
+	if s.Known == nil {
+		if held == nil {
+			return t, false, nil
+		}
+		t.Done = held
+		if m == nil || compareAll(held, m.Positions()) == more {
+			return t, true, nil
+		}
+		return nil, false, stop(s, "it holds positions of this pipeline and sink, but the state knows nothing of them: the sink was removed or renamed meanwhile")
+	}
+	*t = *s.Known
+	if s.Found.ID != "" {
+		t.ID = s.Found.ID
+	}
+	if s.Known.Target != "" && s.Known.Target != s.Target {
+		return &TargetState{Target: s.Target, ID: s.Found.ID, Done: held}, false, nil
+	}
+	if s.Known.ID != "" && s.Found.ID != "" && s.Known.ID != s.Found.ID {
+		return nil, false, stop(s, fmt.Sprintf("it was recreated: its identity is %s, the state knows %s", s.Found.ID, s.Known.ID))
+	}
+	if held == nil {
+		if s.Known.Done != nil {
+			return nil, false, stop(s, "it no longer holds the positions of this pipeline: the table was recreated, rolled back or its properties were removed")
+		}
+		return t, false, nil
+	}
+	if compareAll(held, s.Known.Done) == same {
+		return t, false, nil
+	}
+	at := s.Known.Done
+	for i, c := range s.Known.Pending {
+		if at = dataflow.MergePositions(at, c.At); compareAll(held, at) == same {
+			t.Done, t.Pending = held, s.Known.Pending[i+1:]
+			return t, false, nil
+		}
+	}
+	if c := compareAll(held, dataflow.MergePositions(m.Positions(), at)); c == more {
+		t.Done, t.Pending, t.Clock = held, nil, nil
+		return t, true, nil
+	}
+	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another pipeline of this name writes it", text(held), text(s.Known.From())))
+}
+
+func stop(s SinkFacts, why string) error {
+	return dataflow.Permanent(fmt.Errorf("%w: sink %s, target %s: %s", ErrCannotResume, s.Name, s.Target, why))
+}
+
+func text(p dataflow.Positions) string {
+	b, err := p.MarshalJSON()
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// planReplay orders the targets that are ahead and fills r.
+func planReplay(r *Recovery, ahead []SinkFacts, quiet []string) error {
+	for _, s := range ahead {
+		hint := "restore the newest state directory, or give the sink another name and target to start afresh"
+		switch {
+		case s.NotReplayable != "":
+			return stop(s, fmt.Sprintf("it is ahead of the state, and its rows cannot be made again (%s): %s", s.NotReplayable, hint))
+		case s.Found.Plan != s.Fingerprint:
+			return stop(s, "it is ahead of the state, and was written by another version of this pipeline: run that version, or "+hint)
+		case !s.Found.ClockComplete:
+			return stop(s, "it is ahead of the state, and the clock decisions recorded in its snapshots have expired: "+hint)
+		}
+	}
+	var clash error
+	sort.SliceStable(ahead, func(i, j int) bool {
+		c := compareAll(ahead[i].Found.Positions, ahead[j].Found.Positions)
+		if c == mixed {
+			clash = stop(ahead[i], fmt.Sprintf("its positions and those of %s cross: they do not come from one history", ahead[j].Name))
+		}
+		return c == fewer
+	})
+	if clash != nil {
+		return clash
+	}
+	seen := map[dataflow.ClockDecision]bool{}
+	for _, s := range ahead {
+		r.Muted = append(r.Muted, s.Name)
+		for _, d := range s.Found.Clock {
+			if !seen[d] {
+				seen[d] = true
+				r.Clock = append(r.Clock, d)
+			}
+		}
+		if n := len(r.Replays); n > 0 && compareAll(r.Replays[n-1].Until, s.Found.Positions) == same {
+			r.Replays[n-1].Unmute = append(r.Replays[n-1].Unmute, s.Name)
+			continue
+		}
+		r.Replays = append(r.Replays, Replay{Until: s.Found.Positions, Watermarks: s.Found.Watermarks, Unmute: []string{s.Name}})
+	}
+	last := &r.Replays[len(r.Replays)-1]
+	last.Unmute = append(last.Unmute, quiet...)
+	r.Muted = append(r.Muted, quiet...)
+	return nil
+}
+
+// order of two positions over all splits of the first.
+type order int
+
+const (
+	same order = iota
+	fewer
+	more
+	mixed
+)
+
+// compareAll compares a with b over the splits of both; a split that only one
+// of them knows counts as further there.
+func compareAll(a, b dataflow.Positions) order {
+	less, greater := false, false
+	for step, splits := range a {
+		for split, pos := range splits {
+			switch other := b.Get(step, split); {
+			case other == nil || pos.Compare(other) > 0:
+				greater = true
+			case pos.Compare(other) < 0:
+				less = true
+			}
+		}
+	}
+	for step, splits := range b {
+		for split := range splits {
+			// A step that a knows nothing of does not feed it.
+			if len(a[step]) > 0 && a.Get(step, split) == nil {
+				less = true
+			}
+		}
+	}
+	switch {
+	case less && greater:
+		return mixed
+	case less:
+		return fewer
+	case greater:
+		return more
+	}
+	return same
+}
+
+func least(sinks []SinkFacts) dataflow.Positions {
+	out := sinks[0].Found.Positions.Clone()
+	for _, s := range sinks[1:] {
+		for step, splits := range s.Found.Positions {
+			for split, pos := range splits {
+				if have := out.Get(step, split); have == nil || pos.Compare(have) < 0 {
+					out.Set(step, split, pos)
+				}
+			}
+		}
+	}
+	return out
+}
