@@ -105,3 +105,15 @@ type NamedExpr struct {
 
 // NamedExprs is such a map. In YAML: {x: expr, y: expr}.
 type NamedExprs []NamedExpr
+
+// NamedType is one entry of an ordered map from column names to types, as in
+// the schema of a decode block.
+type NamedType struct {
+	Name string
+	// Type is the text of a type, as dataflow.ParseType reads it.
+	Type string
+}
+
+// NamedTypes is such a map; its order in the file is the order of the columns.
+// In YAML: {device: string, ts: timestamptz(ms)}.
+type NamedTypes []NamedType
