@@ -2,9 +2,12 @@ package component
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"sort"
+	"strings"
 	"time"
 
 	"frazil/dataflow"
@@ -99,7 +102,8 @@ type SinkPlan struct {
 	Tasks int
 }
 
-// Problem is one thing wrong with a pipeline file.
+// Problem is one thing wrong with a pipeline file. Who plans sets Path, Msg and
+// maybe Offset; Node.Locate sets the rest.
 type Problem struct {
 	// Path is the YAML path, relative to the config that was checked; "" for the
 	// whole of it.
@@ -109,24 +113,50 @@ type Problem struct {
 	// Offset points into a scalar's text (a column of an expression), from 0; -1
 	// or 0 without one.
 	Offset int
+	// File, Line and Col say where it stands, counted from 1; "" until located.
+	File      string
+	Line, Col int
+	// Excerpt shows the text with a mark below it, in two lines; "" without one.
+	Excerpt string
+}
+
+// String writes file:line:col: path: message, and the excerpt below.
+func (p Problem) String() string {
+	s := p.Msg
+	if p.Path != "" {
+		s = p.Path + ": " + s
+	}
+	if p.File != "" {
+		s = fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Col, s)
+	}
+	if p.Excerpt != "" {
+		s += "\n    " + strings.ReplaceAll(p.Excerpt, "\n", "\n    ")
+	}
+	return s
 }
 
 // Problems is an error made of several.
 type Problems []Problem
 
-// Error joins them.
+// Error joins them, one a line.
 func (p Problems) Error() string {
-	s := ""
+	lines := make([]string, len(p))
 	for i, x := range p {
-		if i > 0 {
-			s += "\n"
-		}
-		if x.Path != "" {
-			s += x.Path + ": "
-		}
-		s += x.Msg
+		lines[i] = x.String()
 	}
-	return s
+	return strings.Join(lines, "\n")
+}
+
+// AsProblems returns the Problems in err; any other error becomes one Problem.
+func AsProblems(err error) Problems {
+	if err == nil {
+		return nil
+	}
+	var ps Problems
+	if errors.As(err, &ps) {
+		return ps
+	}
+	return Problems{{Msg: err.Error()}}
 }
 
 // Badf is a single Problem as an error.
@@ -232,6 +262,7 @@ func info[C any](kind, name, summary, doc string, def func() C) Info {
 	if !nameRule.MatchString(name) || def == nil || summary == "" {
 		panic("component " + kind + " " + name + ": needs a lower_snake_case name, a summary and defaults")
 	}
+	checkConfig(reflect.TypeFor[C](), nil)
 	return Info{Kind: kind, Name: name, Summary: summary, Doc: doc, NewConfig: func() any { c := def(); return &c }}
 }
 
