@@ -1,0 +1,228 @@
+package kafka
+
+import (
+	"frazil/dataflow"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// rows makes batches of records: the decoder's columns, the metadata that is
+// asked for, and the system columns.
+type rows struct {
+	dec     dataflow.Decoder
+	bad     *dataflow.BadRows
+	schema  *arrow.Schema
+	meta    []metaColumn
+	pos     *array.Int64Builder
+	arrived *array.Int64Builder
+}
+
+// metaColumn appends one thing about a record.
+type metaColumn struct {
+	b      array.Builder
+	append func(*kgo.Record)
+}
+
+func newRows(env *dataflow.Env, cfg Config, dec dataflow.Decoder) *rows {
+	alloc := env.Alloc
+	if alloc == nil {
+		alloc = memory.DefaultAllocator
+	}
+	r := &rows{
+		dec: dec, bad: dataflow.NewBadRows(env),
+		pos: array.NewInt64Builder(alloc), arrived: array.NewInt64Builder(alloc),
+	}
+	fields := append([]arrow.Field{}, dec.Schema().Fields()...)
+	for _, c := range cfg.Metadata.columns() {
+		nullable := c.kind == "key" || c.kind == "headers" || c.kind == "timestamp"
+		fields = append(fields, arrow.Field{Name: c.name, Type: c.typ, Nullable: nullable})
+		r.meta = append(r.meta, newMetaColumn(c, array.NewBuilder(alloc, c.typ)))
+	}
+	fields = append(fields,
+		arrow.Field{Name: dataflow.SysPos, Type: dataflow.TypeInt64},
+		arrow.Field{Name: dataflow.SysArrived, Type: dataflow.TypeInt64, Nullable: true})
+	r.schema = arrow.NewSchema(fields, nil)
+	return r
+}
+
+func newMetaColumn(c column, b array.Builder) metaColumn {
+	out := metaColumn{b: b}
+	switch b := b.(type) {
+	case *array.BinaryBuilder:
+		out.append = func(r *kgo.Record) {
+			if r.Key == nil {
+				b.AppendNull()
+			} else {
+				b.Append(r.Key)
+			}
+		}
+	case *array.ListBuilder:
+		out.append = func(r *kgo.Record) { appendHeaders(b, r.Headers) }
+	case *array.TimestampBuilder:
+		out.append = func(r *kgo.Record) {
+			if r.Attrs.TimestampType() < 0 {
+				b.AppendNull()
+			} else {
+				b.Append(arrow.Timestamp(r.Timestamp.UnixMicro()))
+			}
+		}
+	case *array.StringBuilder:
+		out.append = func(r *kgo.Record) { b.Append(r.Topic) }
+	case *array.Int32Builder:
+		out.append = func(r *kgo.Record) { b.Append(r.Partition) }
+	case *array.Int64Builder:
+		out.append = func(r *kgo.Record) { b.Append(r.Offset) }
+	default:
+		panic("kafka metadata column " + c.kind + " has no builder")
+	}
+	return out
+}
+
+func appendHeaders(b *array.ListBuilder, headers []kgo.RecordHeader) {
+	b.Append(true)
+	st := b.ValueBuilder().(*array.StructBuilder)
+	keys, values := st.FieldBuilder(0).(*array.StringBuilder), st.FieldBuilder(1).(*array.BinaryBuilder)
+	for _, h := range headers {
+		st.Append(true)
+		keys.Append(h.Key)
+		if h.Value == nil {
+			values.AppendNull()
+		} else {
+			values.Append(h.Value)
+		}
+	}
+}
+
+// add makes a row of r, or a bad row.
+func (w *rows) add(sp *split, r *kgo.Record) {
+	pos := position{gen: sp.pos.gen, offset: r.Offset}.sys()
+	if bad := w.dec.Append(r.Value); bad != nil {
+		w.bad.AddRaw(bad, sp.name, locate(sp.name, pos), r.Value)
+		return
+	}
+	for i := range w.meta {
+		w.meta[i].append(r)
+	}
+	w.pos.Append(pos)
+	if r.Attrs.TimestampType() == 1 { // LogAppendTime
+		w.arrived.Append(int64(dataflow.TimeOf(r.Timestamp)))
+	} else {
+		w.arrived.AppendNull()
+	}
+}
+
+// flush returns the rows as a batch, or nil.
+func (w *rows) flush() arrow.RecordBatch {
+	n := w.dec.Rows()
+	if n == 0 {
+		return nil
+	}
+	cols := w.dec.Flush()
+	for _, m := range w.meta {
+		cols = append(cols, m.b.NewArray())
+	}
+	cols = append(cols, w.pos.NewArray(), w.arrived.NewArray())
+	b := array.NewRecordBatch(w.schema, cols, int64(n))
+	for _, c := range cols {
+		c.Release()
+	}
+	return b
+}
+
+func (w *rows) release() {
+	for _, c := range w.dec.Flush() {
+		c.Release()
+	}
+	for _, m := range w.meta {
+		m.b.Release()
+	}
+	w.pos.Release()
+	w.arrived.Release()
+	w.bad.Release()
+}
+
+// decodedEvery is after how many rows the decoder is asked for its size: it
+// may have to add up its columns.
+const decodedEvery = 256
+
+// batch makes a Polled of what waits in sp's queue, up to limit and Until.
+func (s *source) batch(sp *split, limit dataflow.PollLimit) (dataflow.Polled, error) {
+	w := s.poll.rows
+	rows, size := 0, 0
+	full := func() bool {
+		return rows > 0 && (limit.Rows > 0 && rows >= limit.Rows || limit.Bytes > 0 && size >= limit.Bytes)
+	}
+	atUntil := false
+	for len(sp.queue) > 0 && !full() && !atUntil {
+		q := &sp.queue[0]
+		for len(q.records) > 0 && !full() {
+			r := q.records[0]
+			if sp.until != nil && r.Offset >= sp.until.offset && sp.pos.gen >= sp.until.gen {
+				atUntil = true
+				break
+			}
+			q.records = q.records[1:]
+			sp.pos.offset = r.Offset + 1
+			switch {
+			case r.Attrs.IsControl():
+			case r.Value == nil:
+				sp.skip("tombstone", 1)
+			default:
+				w.add(sp, r)
+				rows++
+				size += len(r.Value)
+				if rows%decodedEvery == 0 {
+					size = max(size, w.dec.Bytes())
+				}
+			}
+			r.Recycle()
+		}
+		if len(q.records) == 0 {
+			s.poll.buffered -= q.bytes
+			sp.queue[0] = fetched{}
+			sp.queue = sp.queue[1:]
+		}
+	}
+	if len(sp.queue) == 0 {
+		sp.queue = nil
+	}
+	return s.polled(sp, atUntil)
+}
+
+// polled closes the batch and says where the split stands.
+func (s *source) polled(sp *split, atUntil bool) (dataflow.Polled, error) {
+	if u := sp.until; u != nil && (atUntil || !sp.pos.before(*u)) {
+		if atUntil {
+			sp.pos.offset = u.offset // what lay between is no record
+		}
+		s.stop(sp)
+		sp.state, sp.trouble = standing, nil
+		s.drop(sp)
+	}
+	if len(sp.queue) == 0 && sp.trouble != nil {
+		s.lookAgain(sp)
+	}
+	sp.notice = false
+	sp.caughtUp = len(sp.queue) == 0 && sp.state == reading && sp.end >= 0 && sp.pos.offset >= sp.end
+	p := dataflow.Polled{
+		Split:    sp.name,
+		Batch:    s.poll.rows.flush(),
+		Bad:      s.poll.rows.bad.Flush(),
+		Skipped:  sp.skipped,
+		Next:     sp.pos.encode(),
+		CaughtUp: sp.caughtUp,
+		AtUntil:  sp.state == standing,
+	}
+	sp.skipped = nil
+	return p, nil
+}
+
+func (sp *split) skip(reason string, n int64) {
+	if sp.skipped == nil {
+		sp.skipped = map[string]int64{}
+	}
+	sp.skipped[reason] += n
+}
