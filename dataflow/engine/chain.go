@@ -140,3 +140,10 @@ func (s *opStage) wrap(err error) error {
 	}
 	return fmt.Errorf("step %s: %w", s.step, err)
 }
+
+func wrapSink(step string, err error) error {
+	if errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("sink %s: %w", step, err)
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"frazil/dataflow"
+)
+
+// committer publishes one sink's commits, one at a time, in a goroutine of the
+// coordinator.
+type committer struct {
+	sink *Sink
+	dataflow.Committer
+}
+
+func (k *committer) close() error { return k.Committer.Close() }
+
+// startCommit publishes the head of a sink's queue.
+func (c *coordinator) startCommit(sink string, e dataflow.Epoch) {
+	t := c.targets[sink]
+	if len(t.Pending) == 0 || t.Pending[0].Epoch != e {
+		c.help(func() {
+			c.post(committed{sink: sink, epoch: e, err: fmt.Errorf("commit %s of sink %s: it is not the next one (I4)", e, sink)})
+		})
+		return
+	}
+	commit := t.Pending[0]
+	c.help(func() { c.post(committed{sink: sink, epoch: e, err: c.commit(sink, commit)}) })
+}
+
+// commit retries transient errors for ever, or as long as --max-retry says.
+func (c *coordinator) commit(sink string, commit dataflow.Commit) error {
+	retry := newBackoff(c.j.o)
+	for {
+		dataflow.Failpoint("before_commit")
+		err := c.committer[sink].Commit(c.ctx, commit)
+		if err == nil {
+			dataflow.Failpoint("after_commit")
+			return nil
+		}
+		err = fmt.Errorf("sink %s: commit %s to %s: %w", sink, commit.Epoch, commit.Target, err)
+		if errors.Is(err, context.Canceled) || final(err) {
+			return err
+		}
+		c.j.note(func(s *Status) { s.commitFailed(sink, err) })
+		if !retry.wait(c.ctx, nil, err) {
+			return dataflow.Permanent(err)
+		}
+	}
+}

@@ -1,0 +1,415 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+)
+
+// coordinator carries out the protocol for one attempt. Its loop owns all
+// fields; tasks and helpers talk to it through events.
+type coordinator struct {
+	j        *Job
+	ctx      context.Context
+	cancel   context.CancelFunc
+	events   chan any
+	plant    *plant
+	manifest *checkpoint.Manifest // the last durable one; never nil after prepare
+	rec      checkpoint.Recovery
+	readers  []checkpoint.Reader
+
+	state     checkpoint.State
+	tasks     sync.WaitGroup
+	helpers   sync.WaitGroup
+	reports   []report
+	targets   map[string]*checkpoint.TargetState
+	committer map[string]*committer
+	sources   map[string]*sourceRun
+	done      map[*sourceTask]bool
+	base      checkpoint.Ledger
+	attached  attachment
+	replay    int // index of the stretch under way in rec.Replays
+	last      activity
+	positions map[dataflow.Epoch]dataflow.Positions
+	quietFrom time.Time
+	quietRows int64
+	finished  bool
+	result    Result
+}
+
+// sourceRun is one source step in this attempt.
+type sourceRun struct {
+	src    *Source
+	first  dataflow.Source // the one asked for splits, starts, ends and acks
+	tasks  []*sourceTask
+	state  *checkpoint.SourceState
+	splits []dataflow.Split
+	ends   map[dataflow.Split]dataflow.Position
+}
+
+// attachment rides on the next barrier: the end of a stretch of a replay.
+type attachment struct {
+	raise  map[string]dataflow.Time
+	unmute []string
+	used   dataflow.Epoch
+}
+
+// activity tells whether anything moved since the last epoch.
+type activity struct {
+	rows int64
+	wms  string
+}
+
+// events of the loop, beside report and sourceStatus.
+type (
+	partsReady struct {
+		epoch dataflow.Epoch
+		parts map[string]dataflow.Part
+		err   error
+	}
+	manifestWritten struct {
+		epoch   dataflow.Epoch
+		m       *checkpoint.Manifest
+		targets []string
+		err     error
+	}
+	committed struct {
+		sink  string
+		epoch dataflow.Epoch
+		err   error
+	}
+	taskEnded struct{ err error }
+	newSplits struct {
+		src   *sourceRun
+		begin map[dataflow.Split]dataflow.Position
+	}
+)
+
+func newCoordinator(j *Job, m *checkpoint.Manifest) *coordinator {
+	c := &coordinator{
+		j: j, events: make(chan any, 64), manifest: m, readers: j.g.ledgerReaders(),
+		targets: map[string]*checkpoint.TargetState{}, committer: map[string]*committer{},
+		sources: map[string]*sourceRun{}, done: map[*sourceTask]bool{},
+		positions: map[dataflow.Epoch]dataflow.Positions{}, base: checkpoint.NewLedger(),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// post hands an event to the loop, or drops it when the attempt is over.
+func (c *coordinator) post(e any) {
+	select {
+	case c.events <- e:
+	case <-c.ctx.Done():
+	}
+}
+
+// run starts the tasks, from the sinks back, and loops until the end.
+func (c *coordinator) run(ctx context.Context) (Result, error) {
+	c.startTasks()
+	c.assignNext()
+	c.startDiscovery()
+	c.resumeCommits()
+	tick := time.NewTicker(c.j.o.Every)
+	defer tick.Stop()
+	beat := time.NewTicker(200 * time.Millisecond)
+	defer beat.Stop()
+	stop := c.j.stop
+	var budget <-chan time.Time
+	for !c.finished {
+		var err error
+		select {
+		case <-ctx.Done():
+			return c.result, ctx.Err()
+		case <-stop:
+			stop = nil
+			budget = time.After(c.j.o.Budget)
+			err = c.step(checkpoint.Stop{})
+		case <-budget:
+			return c.result, fmt.Errorf("%w: commits are still waiting after %s; what is staged will be committed at the next start", ErrNotStopped, c.j.o.Budget)
+		case <-tick.C:
+			if c.moved() {
+				err = c.step(checkpoint.Tick{})
+			}
+		case <-beat.C:
+			err = c.heartbeat()
+		case e := <-c.events:
+			err = c.handle(e)
+		}
+		if err != nil {
+			return c.result, err
+		}
+	}
+	return c.result, nil
+}
+
+// handle is the loop's switch over events.
+func (c *coordinator) handle(e any) error {
+	switch e := e.(type) {
+	case report:
+		c.reports = append(c.reports, e)
+		return c.step(checkpoint.Reported{Epoch: e.epoch})
+	case sourceStatus:
+		c.done[e.task] = e.done
+		return c.checkDone()
+	case partsReady:
+		if e.err != nil {
+			return e.err
+		}
+		return c.writeManifest(e)
+	case manifestWritten:
+		if e.err != nil {
+			return fmt.Errorf("write %s: %w", e.epoch, e.err)
+		}
+		return c.written(e)
+	case committed:
+		if e.err != nil {
+			return e.err
+		}
+		return c.committed(e)
+	case newSplits:
+		return c.addSplits(e)
+	case taskEnded:
+		if e.err != nil && !errors.Is(e.err, errStopped) {
+			return e.err
+		}
+	}
+	return nil
+}
+
+// step feeds the protocol and does what it says.
+func (c *coordinator) step(e checkpoint.Event) error {
+	var actions []checkpoint.Action
+	c.state, actions = checkpoint.Step(c.state, e)
+	for _, a := range actions {
+		switch a := a.(type) {
+		case checkpoint.StartBarrier:
+			c.startBarrier(a)
+		case checkpoint.WriteEpoch:
+			dataflow.Failpoint("aligned")
+			c.awaitParts(a.Epoch)
+		case checkpoint.StartCommit:
+			c.startCommit(a.Target, a.Epoch)
+		case checkpoint.AckSources:
+			c.ack(a.Epoch)
+		case checkpoint.EndTasks:
+			c.eachSource(func(t *sourceTask) { t.send(command{end: true}) })
+		case checkpoint.Exit:
+			c.finished = true
+			c.result.Manifest = c.manifest
+		case checkpoint.Restore:
+		}
+	}
+	return nil
+}
+
+func (c *coordinator) eachSource(f func(*sourceTask)) {
+	for _, s := range c.sources {
+		for _, t := range s.tasks {
+			f(t)
+		}
+	}
+}
+
+func (c *coordinator) startBarrier(a checkpoint.StartBarrier) {
+	c.reports = c.reports[:0]
+	b := &barrier{epoch: a.Epoch}
+	cmd := command{barrier: b, kind: a.Kind}
+	if c.attached.unmute != nil && c.attached.used == 0 {
+		b.unmute, cmd.raise, c.attached.used = c.attached.unmute, c.attached.raise, a.Epoch
+	}
+	c.last = c.activity()
+	dataflow.Failpoint("barrier")
+	c.eachSource(func(t *sourceTask) { t.send(cmd) })
+}
+
+// awaitParts waits, beside the loop, until every staged part is durable.
+func (c *coordinator) awaitParts(e dataflow.Epoch) {
+	pending := map[string]dataflow.Pending{}
+	for _, r := range c.reports {
+		if r.sink != nil && r.sink.pending != nil {
+			pending[r.sink.step] = r.sink.pending
+		}
+	}
+	c.help(func() {
+		out := partsReady{epoch: e, parts: map[string]dataflow.Part{}}
+		for sink, p := range pending {
+			part, err := p.Part(c.ctx)
+			if err != nil {
+				out.err = fmt.Errorf("sink %s: stage %s: %w", sink, e, err)
+				break
+			}
+			out.parts[sink] = part
+		}
+		c.post(out)
+	})
+}
+
+// help runs f beside the loop; close waits for it.
+func (c *coordinator) help(f func()) {
+	c.helpers.Add(1)
+	go func() {
+		defer c.helpers.Done()
+		f()
+	}()
+}
+
+// writeManifest builds the manifest of an epoch and writes it with the state.
+func (c *coordinator) writeManifest(p partsReady) error {
+	m, targets, err := c.buildManifest(p)
+	if err != nil {
+		return err
+	}
+	raw, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	deltas := c.deltas()
+	c.help(func() {
+		dataflow.Failpoint("before_manifest")
+		err := c.j.o.Store.Write(deltas, raw)
+		dataflow.Failpoint("after_manifest")
+		c.post(manifestWritten{epoch: p.epoch, m: m, targets: targets, err: err})
+	})
+	return nil
+}
+
+func (c *coordinator) written(e manifestWritten) error {
+	c.manifest = e.m
+	c.positions[e.epoch] = e.m.Positions()
+	c.j.published(e.m)
+	if err := c.step(checkpoint.Written{Epoch: e.epoch, Targets: e.targets}); err != nil {
+		return err
+	}
+	if c.attached.used == e.epoch && c.attached.used != 0 {
+		c.attached = attachment{}
+		c.replay++
+		c.assignNext()
+	}
+	return nil
+}
+
+func (c *coordinator) committed(e committed) error {
+	t := c.targets[e.sink]
+	if len(t.Pending) > 0 && t.Pending[0].Epoch == e.epoch {
+		done := t.Pending[0]
+		t.Done = dataflow.MergePositions(t.Done, done.At)
+		t.Pending = slices.Clone(t.Pending[1:])
+		c.j.committedRows(e.sink, done)
+	}
+	return c.step(checkpoint.Committed{Target: e.sink, Epoch: e.epoch})
+}
+
+// ack tells the sources, beside the loop, up to where everything is safe.
+func (c *coordinator) ack(e dataflow.Epoch) {
+	pos := c.positions[e]
+	maps.DeleteFunc(c.positions, func(k dataflow.Epoch, _ dataflow.Positions) bool { return k <= e })
+	for name, s := range c.sources {
+		a, ok := s.first.(dataflow.Acker)
+		if !ok || pos[name] == nil {
+			continue
+		}
+		upTo := maps.Clone(pos[name])
+		c.help(func() {
+			if err := a.Ack(c.ctx, e, upTo); err != nil && c.ctx.Err() == nil {
+				c.j.o.Log.Warn("acknowledge to the source", "step", name, "error", err)
+			}
+		})
+	}
+}
+
+// heartbeat looks at what has no event of its own.
+func (c *coordinator) heartbeat() error {
+	c.refreshStatus()
+	var dirty int64
+	for _, ts := range c.plant.keyed {
+		for _, t := range ts {
+			for _, kv := range t.chain.kvs {
+				dirty += kv.DirtyBytes()
+			}
+		}
+	}
+	if dirty > c.j.o.StateMemory/2 {
+		return c.step(checkpoint.Tick{})
+	}
+	if d := c.j.o.UntilIdle; d > 0 && c.replay >= len(c.rec.Replays) {
+		now, act := c.j.o.Now(), c.activity()
+		if c.quietFrom.IsZero() || act.rows != c.quietRows {
+			c.quietFrom, c.quietRows = now, act.rows
+		} else if now.Sub(c.quietFrom) >= d {
+			return c.drain()
+		}
+	}
+	return nil
+}
+
+// moved says whether an epoch would record anything new.
+func (c *coordinator) moved() bool { return c.activity() != c.last }
+
+func (c *coordinator) activity() activity {
+	var a activity
+	c.eachSource(func(t *sourceTask) {
+		a.rows += t.rows.Load() + t.moves.Load()
+		a.wms += fmt.Sprintf("%d ", t.wmNow.Load())
+	})
+	return a
+}
+
+// checkDone acts when every source task has nothing more to read.
+func (c *coordinator) checkDone() error {
+	replaying := c.replay < len(c.rec.Replays)
+	for _, s := range c.sources {
+		if !replaying && !s.src.Bounded && s.ends == nil {
+			return nil
+		}
+		for _, t := range s.tasks {
+			if !c.done[t] {
+				return nil
+			}
+		}
+	}
+	if !replaying {
+		return c.drain()
+	}
+	if c.attached.unmute == nil {
+		r := c.rec.Replays[c.replay]
+		c.j.o.Log.Info("replay has reached the target; unmuting", "sinks", r.Unmute)
+		c.attached = attachment{raise: r.Watermarks, unmute: r.Unmute}
+	}
+	return c.step(checkpoint.Tick{})
+}
+
+// drain asks for the last epoch, unless there is nothing to record.
+func (c *coordinator) drain() error {
+	act := c.activity()
+	if act.rows == 0 && c.manifest.Drained && len(c.state.Waiting) == 0 && c.state.Phase == checkpoint.Resting {
+		c.result.Nothing, c.finished, c.result.Manifest = true, true, c.manifest
+		return nil
+	}
+	return c.step(checkpoint.SourcesEnded{})
+}
+
+// close ends everything of the attempt and waits for it.
+func (c *coordinator) close() error {
+	c.cancel()
+	if c.plant == nil {
+		return nil
+	}
+	for _, in := range c.plant.inboxes {
+		in.stop()
+	}
+	c.tasks.Wait()
+	c.helpers.Wait()
+	var errs []error
+	for _, k := range c.committer {
+		errs = append(errs, k.close())
+	}
+	return errors.Join(append(errs, c.plant.close())...)
+}

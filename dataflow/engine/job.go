@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+	"frazil/state"
+
+	"slices"
+)
+
+// Job is one running pipeline. Make it with [NewJob]; Run it once.
+type Job struct {
+	g *Graph
+	o *Options
+
+	stop     chan struct{}
+	stopOnce sync.Once
+	started  time.Time
+
+	mu struct {
+		sync.Mutex
+		status   Status
+		manifest *checkpoint.Manifest
+		plant    *plant
+	}
+	restarts atomic.Int64
+}
+
+// Result is how a run ended.
+type Result struct {
+	// Nothing: there was nothing to do, and nothing was changed.
+	Nothing bool
+	// Manifest is the last durable one.
+	Manifest *checkpoint.Manifest
+}
+
+// NewJob prepares a run of g.
+func NewJob(g *Graph, o Options) *Job {
+	j := &Job{g: g, o: o.withDefaults(), stop: make(chan struct{})}
+	j.mu.status.Targets = map[string]TargetStatus{}
+	return j
+}
+
+// Stop asks for a last checkpoint without a drain; Run then returns. It may be
+// called more than once and from any goroutine.
+func (j *Job) Stop() { j.stopOnce.Do(func() { close(j.stop) }) }
+
+// Run runs the pipeline until its sources have ended, Stop is called, it fails
+// for good, or ctx is cancelled (at once, without a checkpoint). A component's
+// error restarts it from the last epoch.
+func (j *Job) Run(ctx context.Context) (Result, error) {
+	j.started = j.o.Now()
+	var failures []time.Time
+	retry := newBackoff(j.o)
+	for {
+		res, phase, err := j.attempt(ctx, retry)
+		if err == nil || ctx.Err() != nil || final(err) {
+			return res, err
+		}
+		j.o.Store.Reset()
+		if phase == connecting {
+			if !retry.wait(ctx, j.stop, err) {
+				return res, err
+			}
+			continue
+		}
+		now := j.o.Now()
+		failures = slices.DeleteFunc(append(failures, now), func(t time.Time) bool { return now.Sub(t) > restartWindow })
+		if len(failures) > maxRestarts {
+			return res, fmt.Errorf("%w: %d in %s, the last by: %w", ErrTooManyRestarts, len(failures), restartWindow, err)
+		}
+		j.restarts.Add(1)
+		j.note(func(s *Status) { s.LastError = err.Error() })
+		j.o.Log.Error("a component failed; restarting from the last epoch", "error", err, "restart", len(failures))
+		if !retry.wait(ctx, j.stop, err) {
+			return res, err
+		}
+	}
+}
+
+// final says whether a restart cannot help.
+func final(err error) bool {
+	for _, e := range []error{dataflow.ErrPermanent, dataflow.ErrGap, dataflow.ErrFenced, checkpoint.ErrCannotResume, ErrChanged, ErrNotStopped} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// attemptPhase says how far an attempt came.
+type attemptPhase int
+
+const (
+	connecting attemptPhase = iota
+	running
+)
+
+// attempt runs once from the last manifest to an end or an error.
+func (j *Job) attempt(ctx context.Context, retry *backoff) (Result, attemptPhase, error) {
+	raw, err := j.o.Store.Manifest()
+	if err != nil {
+		return Result{}, connecting, dataflow.Permanent(err)
+	}
+	m, err := checkpoint.Decode(raw)
+	if err != nil {
+		return Result{}, connecting, dataflow.Permanent(err)
+	}
+	if err := j.checkSteps(m); err != nil {
+		return Result{}, connecting, err
+	}
+	c := newCoordinator(j, m)
+	defer c.cancel()
+	if err := c.prepare(ctx); err != nil {
+		return Result{Manifest: m}, connecting, errors.Join(err, c.close())
+	}
+	retry.reset()
+	res, err := c.run(ctx)
+	return res, running, errors.Join(err, c.close())
+}
+
+// checkSteps compares the plan with the state it finds.
+func (j *Job) checkSteps(m *checkpoint.Manifest) error {
+	planned := map[string]string{}
+	for _, op := range j.g.Operators {
+		if op.Plan.Keyed {
+			planned[op.Name] = op.Plan.Fingerprint
+		}
+	}
+	for _, step := range j.o.Discard {
+		if err := j.o.Store.Drop(step); err != nil {
+			return fmt.Errorf("discard the state of %s: %w", step, err)
+		}
+		if m != nil {
+			delete(m.Steps, step)
+			delete(m.Closed, step)
+		}
+	}
+	j.o.Discard = nil
+	for _, step := range j.o.Store.Steps() {
+		if step == QuarantineStep || m == nil {
+			continue
+		}
+		now, used := planned[step]
+		then, known := m.Steps[step]
+		switch {
+		case used && known && now != then:
+			return fmt.Errorf("%w: step %s has other keys, bounds or a schema than its state was made with; run with --discard-state %s to start it afresh, or undo the change", ErrChanged, step, step)
+		case used && !known:
+			return fmt.Errorf("%w: step %s was removed from the pipeline and is back; its old state missed epochs: run with --discard-state %s to start it afresh", ErrChanged, step, step)
+		}
+	}
+	return nil
+}
+
+// note changes the status under its lock.
+func (j *Job) note(f func(*Status)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f(&j.mu.status)
+}
+
+// ReadState opens the key space of a step in a store that no job is using.
+func ReadState(s *state.Store, step string) (state.KV, error) {
+	return s.KV(step, state.Groups{Lo: 0, Hi: state.NumGroups})
+}
+
+// backoff waits longer after each failure, up to maxBackoff.
+type backoff struct {
+	o     *Options
+	delay time.Duration
+	since time.Time
+}
+
+func newBackoff(o *Options) *backoff { return &backoff{o: o} }
+
+func (b *backoff) reset() { b.delay, b.since = 0, time.Time{} }
+
+// wait sleeps before the next try; false: give up (ctx, stop, or MaxRetry).
+func (b *backoff) wait(ctx context.Context, stop <-chan struct{}, cause error) bool {
+	now := b.o.Now()
+	if b.since.IsZero() {
+		b.since = now
+	}
+	if b.o.MaxRetry > 0 && now.Sub(b.since) >= b.o.MaxRetry {
+		return false
+	}
+	b.delay = min(max(b.delay*2, 100*time.Millisecond), maxBackoff)
+	b.o.Log.Warn("will try again", "in", b.delay, "error", cause)
+	t := time.NewTimer(b.delay)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-stop:
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+	"frazil/state"
+)
+
+// buildManifest sums up the reports of an epoch and moves the targets on. It
+// returns the sinks that have rows of it.
+func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []string, error) {
+	m := &checkpoint.Manifest{
+		Pipeline: c.j.g.Name, Epoch: p.epoch, Steps: map[string]string{}, Sources: map[string]*checkpoint.SourceState{},
+		Closed: map[string]dataflow.Time{}, Targets: map[string]*checkpoint.TargetState{},
+		Ledger: c.base.Plus(c.counted()), Drained: c.state.Kind == checkpoint.Drain,
+	}
+	for _, op := range c.j.g.Operators {
+		if op.Plan.Keyed {
+			m.Steps[op.Name] = op.Plan.Fingerprint
+		}
+	}
+	for step, k := range c.plant.closed {
+		if t := k.Get(); t != dataflow.MinTime {
+			m.Closed[step] = t
+		}
+	}
+	clock := c.mergeSources()
+	for name, s := range c.sources {
+		m.Sources[name] = cloneSource(s.state)
+	}
+	wms := map[string]dataflow.Time{}
+	for _, r := range c.reports {
+		if r.sink != nil {
+			wms[r.sink.step] = r.sink.watermark
+		}
+	}
+	var targets []string
+	for _, s := range c.j.g.Sinks {
+		t := c.targets[s.Name]
+		if t == nil {
+			continue
+		}
+		for _, d := range clock {
+			if slices.Contains(c.j.g.upstream(s.Name), d.Source) {
+				t.Clock = append(t.Clock, d)
+			}
+		}
+		if part, ok := p.parts[s.Name]; ok && part.Rows > 0 {
+			t.Pending = append(slices.Clone(t.Pending), c.newCommit(s, t, m, part, wms[s.Name]))
+			t.Clock = nil
+			targets = append(targets, s.Name)
+		}
+		m.Targets[s.Name] = cloneTarget(t)
+	}
+	if err := m.Ledger.Check(c.readers); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", p.epoch, err)
+	}
+	return m, targets, nil
+}
+
+func (c *coordinator) newCommit(s *Sink, t *checkpoint.TargetState, m *checkpoint.Manifest, part dataflow.Part, wm dataflow.Time) dataflow.Commit {
+	k := dataflow.Commit{
+		Target: t.Target, Epoch: m.Epoch, From: t.From(), At: dataflow.Positions{}, Start: dataflow.Positions{},
+		Plan: s.Fingerprint, Watermarks: map[string]dataflow.Time{}, Watermark: wm, Clock: t.Clock,
+		Late: m.Ledger.Late(), Parts: []dataflow.Part{part},
+	}
+	for _, step := range c.j.g.upstream(s.Name) {
+		src := m.Sources[step]
+		k.Watermarks[step] = src.Watermark
+		for split, st := range src.Splits {
+			k.At.Set(step, split, dataflow.Position(st.Position))
+		}
+		for split, pos := range src.Start {
+			k.Start.Set(step, split, dataflow.Position(pos))
+		}
+	}
+	return k
+}
+
+// counted is the ledger of this attempt at the barrier.
+func (c *coordinator) counted() checkpoint.Ledger {
+	l := checkpoint.NewLedger()
+	for _, r := range c.reports {
+		l = l.Plus(checkpoint.Ledger{Steps: r.counts, Sent: r.sent})
+	}
+	return l
+}
+
+// mergeSources brings the reports of source tasks into the states and returns
+// the clock decisions made.
+func (c *coordinator) mergeSources() []dataflow.ClockDecision {
+	least := map[string]dataflow.Time{}
+	var clock []dataflow.ClockDecision
+	for _, r := range c.reports {
+		s := r.source
+		if s == nil {
+			continue
+		}
+		st := c.sources[s.step].state
+		maps.Copy(st.Splits, s.splits)
+		for why, n := range s.skipped {
+			if st.Skipped == nil {
+				st.Skipped = map[string]int64{}
+			}
+			st.Skipped[why] += n
+		}
+		clock = append(clock, s.clock...)
+		if s.idle {
+			continue
+		}
+		if w, ok := least[s.step]; !ok || s.watermark < w {
+			least[s.step] = s.watermark
+		}
+	}
+	for step, w := range least {
+		st := c.sources[step].state
+		st.Watermark = max(st.Watermark, w)
+	}
+	return clock
+}
+
+func (c *coordinator) deltas() []*state.Delta {
+	var out []*state.Delta
+	for _, r := range c.reports {
+		out = append(out, r.deltas...)
+	}
+	return out
+}
+
+func cloneSource(s *checkpoint.SourceState) *checkpoint.SourceState {
+	out := *s
+	out.Splits = maps.Clone(s.Splits)
+	out.Start = maps.Clone(s.Start)
+	out.Skipped = maps.Clone(s.Skipped)
+	return &out
+}
+
+func cloneTarget(t *checkpoint.TargetState) *checkpoint.TargetState {
+	out := *t
+	out.Done = t.Done.Clone()
+	out.Pending = slices.Clone(t.Pending)
+	out.Clock = slices.Clone(t.Clock)
+	return &out
+}

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"frazil/dataflow/checkpoint"
+	"frazil/state"
+)
+
+// Options is what a program passes in beside the graph.
+type Options struct {
+	Store *state.Store
+	// Every is the time between checkpoints; default 10 s.
+	Every time.Duration
+	// Memory is the ceiling in bytes of queues, state and writers; default 512
+	// MiB. StateMemory is the share of dirty state; default 256 MiB.
+	Memory, StateMemory int64
+	// QuarantineBytes bounds the rows of unread ports; default 1 GiB.
+	QuarantineBytes int64
+	Now             func() time.Time
+	Log             *slog.Logger
+	// UntilEnd: the ends of all splits are captured at the start, read up to
+	// there, then everything is drained. UntilIdle: the same after so long
+	// without a new row.
+	UntilEnd  bool
+	UntilIdle time.Duration
+	// MaxRetry bounds how long transient errors are retried; 0: for ever.
+	MaxRetry time.Duration
+	// Discard names stateful steps whose old state is dropped.
+	Discard []string
+	// Budget bounds a graceful stop; default 30 s.
+	Budget time.Duration
+	// OnManifest is called with every durable manifest, in order, by one
+	// goroutine; for tests and progress.
+	OnManifest func(*checkpoint.Manifest)
+}
+
+func (o Options) withDefaults() *Options {
+	if o.Every == 0 {
+		o.Every = 10 * time.Second
+	}
+	if o.Memory == 0 {
+		o.Memory = 512 << 20
+	}
+	if o.StateMemory == 0 {
+		o.StateMemory = 256 << 20
+	}
+	if o.QuarantineBytes == 0 {
+		o.QuarantineBytes = 1 << 30
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Budget == 0 {
+		o.Budget = 30 * time.Second
+	}
+	return &o
+}
+
+var (
+	// ErrChanged: the file changed a stateful step in a way that its state does
+	// not fit any more.
+	ErrChanged = errors.New("the pipeline has changed")
+	// ErrTooManyRestarts: a component failed again and again.
+	ErrTooManyRestarts = errors.New("too many restarts")
+	// ErrNotStopped: a graceful stop took longer than its budget.
+	ErrNotStopped = errors.New("not stopped in time")
+)
+
+// Restarts allowed in a window of time before the pipeline gives up.
+const (
+	maxRestarts   = 5
+	restartWindow = 10 * time.Minute
+	maxBackoff    = 30 * time.Second
+)

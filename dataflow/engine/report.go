@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+	"frazil/state"
+)
+
+// report is what a task hands over at a barrier: exactly the events before it
+// on every input (I1).
+type report struct {
+	epoch  dataflow.Epoch
+	counts map[string]dataflow.Counts
+	sent   map[string]int64
+	deltas []*state.Delta
+	source *sourceReport
+	sink   *sinkReport
+}
+
+type sourceReport struct {
+	step      string
+	watermark dataflow.Time
+	idle      bool
+	splits    map[dataflow.Split]*checkpoint.SplitState
+	clock     []dataflow.ClockDecision
+	skipped   map[string]int64
+}
+
+type sinkReport struct {
+	step      string
+	watermark dataflow.Time
+	pending   dataflow.Pending // nil: no rows
+}
+
+// taskChain lists the instances that one task drives, for its reports.
+type taskChain struct {
+	fates []namedFates
+	ports []*outPort
+	ops   []*opStage
+	kvs   []*state.TaskKV
+}
+
+type namedFates struct {
+	step  string
+	fates *dataflow.Fates
+}
+
+func (c *taskChain) report(e dataflow.Epoch) report {
+	r := report{epoch: e, counts: map[string]dataflow.Counts{}, sent: map[string]int64{}}
+	for _, f := range c.fates {
+		r.counts[f.step] = r.counts[f.step].Plus(f.fates.Load())
+	}
+	for _, p := range c.ports {
+		if p.name != "" {
+			r.sent[p.name] += p.sent.Load()
+		}
+	}
+	for _, kv := range c.kvs {
+		r.deltas = append(r.deltas, kv.Freeze())
+	}
+	return r
+}
+
+// close closes the operators of the chain, all of them whatever happens.
+func (c *taskChain) close() error {
+	var first error
+	for _, s := range c.ops {
+		if err := s.op.Close(); err != nil && first == nil {
+			first = s.wrap(err)
+		}
+	}
+	return first
+}
+
+func portName(step, port string) string {
+	if port == dataflow.PortOut {
+		return step
+	}
+	return step + "." + port
+}

@@ -1,0 +1,416 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Bounds of one Poll. A busy pipeline runs in batches of this size, an idle one
+// passes on what is there at once (D2).
+const (
+	pollRows  = 8192
+	pollBytes = 4 << 20
+	pollWait  = 500 * time.Millisecond
+)
+
+// sourceTask reads some splits of a source and drives the chain behind it. Its
+// goroutine owns everything but the mailbox.
+type sourceTask struct {
+	name    string
+	src     *Source
+	task    int
+	source  dataflow.Source
+	env     *dataflow.Env
+	tracker *tracker
+	stamper *stamper
+	outs    outPorts // 0 rows, 1 bad
+	chain   *taskChain
+	report  func(report)
+	status  func(sourceStatus)
+
+	splits    map[dataflow.Split]*splitClock
+	decisions []dataflow.ClockDecision
+	wm        dataflow.Time // last sent
+	raised    dataflow.Time
+	idle      bool
+	open      bool // inside a transaction of the source
+	held      *command
+	lastDone  bool
+	skipped   map[string]int64
+	// rows counts what was read; moves counts positions that moved without rows.
+	rows, moves   atomic.Int64
+	wmNow, maxNow atomic.Int64
+
+	mail struct {
+		sync.Mutex
+		queue  []command
+		cancel context.CancelFunc
+	}
+}
+
+// command is what the coordinator asks of a source task.
+type command struct {
+	barrier *barrier
+	kind    checkpoint.Kind
+	raise   map[string]dataflow.Time
+	assign  []assignment
+	// replaying: clock decisions are repeated until the next assign.
+	replaying bool
+	end       bool
+}
+
+// assignment adds a split with its clock, or continues a known one.
+type assignment struct {
+	dataflow.SplitAt
+	state  checkpoint.SplitState
+	replay []dataflow.ClockDecision
+}
+
+// sourceStatus tells the coordinator that a task has nothing more to read, or
+// has again.
+type sourceStatus struct {
+	task *sourceTask
+	done bool
+}
+
+func (t *sourceTask) send(c command) {
+	t.mail.Lock()
+	t.mail.queue = append(t.mail.queue, c)
+	if t.mail.cancel != nil {
+		t.mail.cancel()
+	}
+	t.mail.Unlock()
+}
+
+func (t *sourceTask) receive() []command {
+	t.mail.Lock()
+	defer t.mail.Unlock()
+	q := t.mail.queue
+	t.mail.queue = nil
+	return q
+}
+
+// run reads until the end command or ctx.
+func (t *sourceTask) run(ctx context.Context) error {
+	defer t.stamper.release()
+	t.wmNow.Store(int64(t.wm))
+	for {
+		for _, c := range t.receive() {
+			if err := t.handle(ctx, c); err != nil {
+				return t.wrap(err)
+			}
+			if c.end {
+				return nil
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t.poll(ctx); err != nil {
+			return t.wrap(err)
+		}
+	}
+}
+
+func (t *sourceTask) wrap(err error) error {
+	if errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("source %s: %w", t.src.Name, err)
+}
+
+func (t *sourceTask) handle(ctx context.Context, c command) error {
+	switch {
+	case c.barrier != nil:
+		if t.open {
+			t.held = &c
+			return nil
+		}
+		return t.barrier(ctx, c)
+	case c.end:
+		return t.outs.end(ctx)
+	}
+	return t.assign(ctx, c)
+}
+
+// assign takes on splits. Those that the task knows keep their clocks.
+func (t *sourceTask) assign(ctx context.Context, c command) error {
+	t.stamper.replaying = c.replaying
+	at := make([]dataflow.SplitAt, 0, len(c.assign))
+	for _, a := range c.assign {
+		k := t.splits[a.Split]
+		if k == nil {
+			k = &splitClock{
+				split: a.Split, id: t.env.Splits.ID(t.src.Name, a.Split), pos: a.From,
+				maxTime: a.state.MaxTime, floor: a.state.Floor, status: a.state.Status,
+			}
+			if t.src.EventTime != nil {
+				k.bound = t.src.EventTime.OutOfOrderness
+			}
+			if k.status == checkpoint.Ended {
+				k.status = checkpoint.Live
+			}
+			t.splits[a.Split] = k
+		}
+		k.atUntil = false
+		k.replay = append(k.replay, a.replay...)
+		k.caught = time.Time{}
+		a.From = k.pos
+		at = append(at, a.SplitAt)
+	}
+	t.lastDone = false
+	if err := t.source.Assign(ctx, at); err != nil {
+		return fmt.Errorf("assign splits: %w", err)
+	}
+	return t.advance(ctx)
+}
+
+// poll reads once and sends on what came.
+func (t *sourceTask) poll(ctx context.Context) error {
+	pctx, cancel := context.WithCancel(ctx)
+	t.mail.Lock()
+	if len(t.mail.queue) > 0 {
+		t.mail.Unlock()
+		cancel()
+		return nil
+	}
+	t.mail.cancel = cancel
+	t.mail.Unlock()
+	wait := t.nextIdle(pollWait)
+	p, err := t.source.Poll(pctx, dataflow.PollLimit{Rows: pollRows, Bytes: pollBytes, WaitMicros: wait.Microseconds()})
+	t.mail.Lock()
+	t.mail.cancel = nil
+	t.mail.Unlock()
+	cancel()
+	if err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.Canceled) {
+			return nil // a command came
+		}
+		return err
+	}
+	defer p.Release()
+	if p.Split != "" {
+		if err := t.polled(ctx, &p); err != nil {
+			return err
+		}
+	}
+	t.open = p.Open
+	if err := t.advance(ctx); err != nil {
+		return err
+	}
+	if t.held != nil && !t.open {
+		c := *t.held
+		t.held = nil
+		return t.barrier(ctx, c)
+	}
+	return nil
+}
+
+func (t *sourceTask) polled(ctx context.Context, p *dataflow.Polled) error {
+	c := t.splits[p.Split]
+	if c == nil {
+		return fmt.Errorf("poll returned the split %q, which is not assigned", p.Split)
+	}
+	for why, n := range p.Skipped {
+		t.skipped[why] += n
+	}
+	if p.Bad != nil {
+		t.count(p.Bad.NumRows(), true)
+		p.Bad.Retain()
+		if err := t.outs[1].emit(ctx, p.Bad); err != nil {
+			return err
+		}
+	}
+	if p.Batch != nil && p.Batch.NumRows() > 0 {
+		t.wake(c, p.Batch)
+		if err := t.rowsOf(ctx, p, c); err != nil {
+			return err
+		}
+	}
+	if c.pos.Compare(p.Next) != 0 {
+		t.moves.Add(1)
+	}
+	c.pos = p.Next
+	c.atUntil = p.AtUntil
+	switch {
+	case p.Ended:
+		c.status = checkpoint.Ended
+	case !p.CaughtUp:
+		c.caught = time.Time{}
+	case c.caught.IsZero():
+		c.caught = t.env.Now()
+	}
+	return nil
+}
+
+// wake makes an idle split live again: it goes on from the source's watermark.
+// That is a decision of the clock.
+func (t *sourceTask) wake(c *splitClock, b arrow.RecordBatch) {
+	c.caught = time.Time{}
+	if c.status != checkpoint.Idle {
+		return
+	}
+	c.status = checkpoint.Live
+	if floor := t.tracker.join(c.split, c.own()); floor > c.own() {
+		c.floor = floor
+		first := asPos(b, t.stamper.user)
+		t.decisions = append(t.decisions, dataflow.ClockDecision{Source: t.src.Name, Split: c.split, Pos: first, Floor: floor})
+	}
+}
+
+func (t *sourceTask) rowsOf(ctx context.Context, p *dataflow.Polled, c *splitClock) error {
+	good, bad, err := t.stamper.apply(p.Batch, c)
+	if err != nil {
+		return err
+	}
+	if bad != nil {
+		t.count(bad.NumRows(), true)
+		if err := t.outs[1].emit(ctx, bad); err != nil {
+			if good != nil {
+				good.Release()
+			}
+			return err
+		}
+	}
+	if good == nil {
+		return nil
+	}
+	t.count(good.NumRows(), false)
+	return t.outs[0].emit(ctx, good)
+}
+
+func (t *sourceTask) count(n int64, bad bool) {
+	f := t.env.Fates
+	f.In.Add(n)
+	if bad {
+		f.Bad.Add(n)
+	} else {
+		f.Passed.Add(n)
+	}
+	t.rows.Add(n)
+}
+
+// nextIdle is how long a Poll may wait before a split may turn idle.
+func (t *sourceTask) nextIdle(most time.Duration) time.Duration {
+	after := t.idleAfter()
+	if after == 0 {
+		return most
+	}
+	now := t.env.Now()
+	for _, c := range t.splits {
+		if c.status == checkpoint.Live && !c.caught.IsZero() {
+			most = min(most, max(after-now.Sub(c.caught), time.Millisecond))
+		}
+	}
+	return most
+}
+
+func (t *sourceTask) idleAfter() time.Duration {
+	if t.src.EventTime == nil || t.stamper.replaying {
+		return 0
+	}
+	return t.src.EventTime.IdleAfter
+}
+
+// advance judges idleness, updates the tracker and sends the task's watermark
+// if it has risen or its liveness has changed.
+func (t *sourceTask) advance(ctx context.Context) error {
+	least, live, done := dataflow.MaxTime, false, true
+	after := t.idleAfter()
+	top := dataflow.MinTime
+	for _, c := range t.splits {
+		if after > 0 && c.status == checkpoint.Live && !c.caught.IsZero() && t.env.Now().Sub(c.caught) >= after {
+			c.status = checkpoint.Idle
+		}
+		t.tracker.set(c.split, c.own(), c.status == checkpoint.Live)
+		if c.status == checkpoint.Live {
+			live = true
+			least = min(least, c.own())
+		}
+		done = done && (c.atUntil || c.status == checkpoint.Ended)
+		top = max(top, c.maxTime)
+	}
+	t.maxNow.Store(int64(top))
+	if done != t.lastDone {
+		t.lastDone = done
+		t.status(sourceStatus{t, done})
+	}
+	wm := t.wm
+	if live {
+		wm = max(wm, least, t.raised)
+	}
+	if wm == t.wm && live == !t.idle {
+		return nil
+	}
+	t.wm, t.idle = wm, !live
+	t.wmNow.Store(int64(wm))
+	return t.outs.watermark(ctx, wm, t.idle)
+}
+
+// barrier raises the watermark where asked, notes positions and sends the
+// barrier through the chain.
+func (t *sourceTask) barrier(ctx context.Context, c command) error {
+	if w, ok := c.raise[t.src.Name]; ok {
+		if err := t.raise(ctx, w); err != nil {
+			return err
+		}
+	}
+	wm, idle := t.wm, t.idle
+	if c.kind == checkpoint.Drain {
+		if err := t.outs.watermark(ctx, dataflow.MaxTime, false); err != nil {
+			return err
+		}
+	}
+	if err := t.outs.barrier(ctx, *c.barrier); err != nil {
+		return err
+	}
+	r := t.chain.report(c.barrier.epoch)
+	r.source = &sourceReport{step: t.src.Name, watermark: wm, idle: idle, splits: map[dataflow.Split]*checkpoint.SplitState{}, skipped: t.skipped}
+	for s, k := range t.splits {
+		r.source.splits[s] = &checkpoint.SplitState{Position: string(k.pos), MaxTime: k.maxTime, Floor: k.floor, Status: k.status}
+	}
+	r.source.clock = append(t.decisions, t.stamper.decisions...)
+	t.decisions, t.stamper.decisions, t.skipped = nil, nil, map[string]int64{}
+	t.report(r)
+	return nil
+}
+
+// raise lifts the watermark to the one recorded with a commit. A split below it
+// was idle then, and is again.
+func (t *sourceTask) raise(ctx context.Context, w dataflow.Time) error {
+	t.tracker.raise(w)
+	live := false
+	for _, c := range t.splits {
+		if c.status == checkpoint.Live && c.own() < w {
+			c.status = checkpoint.Idle
+		}
+		live = live || c.status == checkpoint.Live
+		t.tracker.set(c.split, c.own(), c.status == checkpoint.Live)
+	}
+	t.raised = max(t.raised, w)
+	if w <= t.wm {
+		return nil
+	}
+	// Sent as live once, so that the watermark is taken; idleness follows.
+	t.wm, t.idle = w, !live
+	t.wmNow.Store(int64(w))
+	if err := t.outs.watermark(ctx, w, false); err != nil || live {
+		return err
+	}
+	return t.outs.watermark(ctx, w, true)
+}
+
+func asPos(b arrow.RecordBatch, col int) int64 {
+	v := asInt64(b.Column(col))
+	defer v.Release()
+	return v.(interface{ Value(int) int64 }).Value(0)
+}

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+)
+
+// Status is what a running job shows of itself.
+type Status struct {
+	Pipeline  string
+	Started   time.Time
+	Restarts  int64
+	LastError string
+	// Rows read by all sources in this process.
+	Read    int64
+	Sources map[string]SourceStatus
+	Targets map[string]TargetStatus
+	// Ledger of the last durable epoch.
+	Ledger      checkpoint.Ledger
+	Epoch       dataflow.Epoch
+	LastEpochAt time.Time
+	// QueueBytes and QueueRows wait between tasks; DirtyBytes of state wait for
+	// an epoch.
+	QueueBytes, QueueRows, DirtyBytes int64
+	Quarantined, QuarantineBytes      int64
+	Replaying                         bool
+}
+
+// SourceStatus is one source step.
+type SourceStatus struct {
+	Read      int64
+	Watermark dataflow.Time
+	MaxTime   dataflow.Time
+	Splits    int
+}
+
+// TargetStatus is one sink with a committer.
+type TargetStatus struct {
+	Target       dataflow.Target
+	Committed    int64 // rows, in this process
+	Commits      int64
+	LastCommitAt time.Time
+	Waiting      int
+	// Error is the failure that is being retried, "" when all is well.
+	Error string
+}
+
+func (s *Status) commitFailed(sink string, err error) {
+	t := s.Targets[sink]
+	t.Error = err.Error()
+	s.Targets[sink] = t
+}
+
+// Status returns a copy of the job's state; safe for concurrent use.
+func (j *Job) Status() Status {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := j.mu.status
+	out.Pipeline, out.Started, out.Restarts = j.g.Name, j.started, j.restarts.Load()
+	out.Sources = map[string]SourceStatus{}
+	for k, v := range j.mu.status.Sources {
+		out.Sources[k] = v
+	}
+	out.Targets = map[string]TargetStatus{}
+	for k, v := range j.mu.status.Targets {
+		out.Targets[k] = v
+	}
+	return out
+}
+
+// Manifest returns the last durable manifest, nil before the first.
+func (j *Job) Manifest() *checkpoint.Manifest {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.manifest
+}
+
+func (j *Job) attach(p *plant, m *checkpoint.Manifest) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mu.plant, j.mu.manifest = p, m
+	j.mu.status.Ledger, j.mu.status.Epoch = m.Ledger, m.Epoch
+}
+
+// published notes a durable manifest.
+func (j *Job) published(m *checkpoint.Manifest) {
+	j.mu.Lock()
+	j.mu.manifest = m
+	j.mu.status.Ledger, j.mu.status.Epoch, j.mu.status.LastEpochAt = m.Ledger, m.Epoch, j.o.Now()
+	j.mu.Unlock()
+	if j.o.OnManifest != nil {
+		j.o.OnManifest(m)
+	}
+}
+
+func (j *Job) committedRows(sink string, c dataflow.Commit) {
+	j.note(func(s *Status) {
+		t := s.Targets[sink]
+		t.Target, t.Committed, t.Commits, t.LastCommitAt, t.Error = c.Target, t.Committed+c.Rows(), t.Commits+1, j.o.Now(), ""
+		s.Targets[sink] = t
+	})
+}
+
+// refreshStatus reads the tasks' counters.
+func (c *coordinator) refreshStatus() {
+	sources := map[string]SourceStatus{}
+	var read int64
+	for name, s := range c.sources {
+		st := SourceStatus{Watermark: dataflow.MaxTime, MaxTime: dataflow.MinTime, Splits: len(s.splits)}
+		for _, t := range s.tasks {
+			st.Read += t.rows.Load()
+			st.Watermark = min(st.Watermark, dataflow.Time(t.wmNow.Load()))
+			st.MaxTime = max(st.MaxTime, dataflow.Time(t.maxNow.Load()))
+		}
+		read += st.Read
+		sources[name] = st
+	}
+	var bytes, rows, dirty int64
+	for _, in := range c.plant.inboxes {
+		b, r := in.size()
+		bytes, rows = bytes+b, rows+r
+	}
+	for _, ts := range c.plant.keyed {
+		for _, t := range ts {
+			for _, kv := range t.chain.kvs {
+				dirty += kv.DirtyBytes()
+			}
+		}
+	}
+	c.j.note(func(s *Status) {
+		s.Sources, s.Read, s.QueueBytes, s.QueueRows, s.DirtyBytes = sources, read, bytes, rows, dirty
+		s.Quarantined, s.QuarantineBytes = c.plant.quar.count.Load(), c.plant.quar.bytes.Load()
+		s.Replaying = c.replay < len(c.rec.Replays)
+		for name, t := range c.targets {
+			x := s.Targets[name]
+			x.Target, x.Waiting = t.Target, len(t.Pending)
+			s.Targets[name] = x
+		}
+	})
+}

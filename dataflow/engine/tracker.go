@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+)
+
+// tracker holds the watermarks of all splits of one source, shared by its
+// tasks. Its watermark w is the least over the live splits and never falls; a
+// split that is found later or wakes up goes on from w, so that no window that
+// w has closed gets a row whose own stamp says that it is still open.
+type tracker struct {
+	mu     sync.Mutex
+	w      dataflow.Time
+	splits map[dataflow.Split]trackedSplit
+}
+
+type trackedSplit struct {
+	own  dataflow.Time
+	live bool
+}
+
+func newTracker(w dataflow.Time) *tracker {
+	return &tracker{w: w, splits: map[dataflow.Split]trackedSplit{}}
+}
+
+// set notes a split's own watermark.
+func (t *tracker) set(s dataflow.Split, own dataflow.Time, live bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.splits[s] = trackedSplit{own, live}
+	least, any := dataflow.MaxTime, false
+	for _, x := range t.splits {
+		if x.live {
+			any = true
+			least = min(least, x.own)
+		}
+	}
+	if any && least > t.w {
+		t.w = least
+	}
+}
+
+// join registers a split as live and returns the floor of its stamps.
+func (t *tracker) join(s dataflow.Split, own dataflow.Time) dataflow.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	floor := t.w
+	t.splits[s] = trackedSplit{max(own, floor), true}
+	return floor
+}
+
+// raise lifts w, at the end of a replay.
+func (t *tracker) raise(w dataflow.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.w = max(t.w, w)
+}
+
+// splitClock is one split as its task sees it. The task's goroutine owns it.
+type splitClock struct {
+	split   dataflow.Split
+	id      int32
+	pos     dataflow.Position
+	maxTime dataflow.Time
+	floor   dataflow.Time
+	status  checkpoint.SplitStatus
+	bound   time.Duration
+	// caught is when the split was first seen to be caught up; zero: it is not.
+	caught time.Time
+	// atUntil: nothing more is read of it in this stretch.
+	atUntil bool
+	// replay holds clock decisions still to be repeated, by position.
+	replay []dataflow.ClockDecision
+}
+
+// own is the split's watermark.
+func (c *splitClock) own() dataflow.Time {
+	if c.maxTime == dataflow.MinTime {
+		return c.floor
+	}
+	return max(c.floor, c.maxTime.Sub(c.bound))
+}
+
+// stamp fills stamps with the watermark each row meets, and moves the clock.
+// pos is only looked at while decisions are repeated.
+func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
+	wm, top := int64(c.own()), int64(c.maxTime)
+	bound := c.bound.Microseconds()
+	for i, t := range times {
+		for len(c.replay) > 0 && c.replay[0].Pos <= pos[i] {
+			if d := c.replay[0]; !d.Refused && int64(d.Floor) > wm {
+				wm, c.floor = int64(d.Floor), max(c.floor, d.Floor)
+			}
+			c.replay = c.replay[1:]
+		}
+		stamps[i] = wm
+		if t > top {
+			top = t
+			if w := t - bound; w > wm {
+				wm = w
+			}
+		}
+	}
+	c.maxTime = dataflow.Time(top)
+}
