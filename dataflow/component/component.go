@@ -59,6 +59,8 @@ type OperatorIn struct {
 	Inputs []dataflow.Stream
 	// Names of the inputs, as written in "from".
 	Names []string
+	// Sources are the names of the source steps that the inputs come from, sorted.
+	Sources []string
 }
 
 // OperatorPlan says what an operator takes and gives.
@@ -82,6 +84,9 @@ type OperatorPlan struct {
 	State string
 	// NotReplayable says why the same input may give another result; "" if not.
 	NotReplayable string
+	// ByOrder: NotReplayable holds only where rows of several splits meet; with a
+	// single split the same input gives the same result.
+	ByOrder bool
 	// Fingerprint covers everything in the config that the state depends on.
 	Fingerprint string
 }
