@@ -156,6 +156,7 @@ func (s *counterStream) arrived(split int, i int64) dataflow.Time {
 func (s *counterStream) batch(split int, from, to, bytes int64) (rows, bad arrow.RecordBatch, next int64) {
 	to = min(to, from+max(1, bytes/counterRowBytes))
 	s.b.Reserve(int(to - from))
+	s.b.Field(3).(*array.StringBuilder).ReserveData(int(to-from) * len(s.keys[len(s.keys)-1]))
 	n := s.b.Field(0).(*array.Int64Builder)
 	sp := s.b.Field(1).(*array.Int32Builder)
 	ts := s.b.Field(2).(*array.TimestampBuilder)
