@@ -1,0 +1,74 @@
+package pipelines
+
+import (
+	"fmt"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/component"
+	"frazil/dataflow/engine"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// defaultDiscovery is how often new splits are looked for.
+const defaultDiscovery = 30 * time.Second
+
+// eventTimeConfig is the event_time block of a source.
+type eventTimeConfig struct {
+	// Column that holds the event time: timestamptz, or timestamp taken as UTC.
+	Column string `yaml:"column,required"`
+	// OutOfOrderness is how much later than the largest event time so far a row
+	// may be without being late, per split. No default.
+	OutOfOrderness component.Duration `yaml:"out_of_orderness,required"`
+	// IdleAfter leaves a split out of the watermark once it has been caught up,
+	// without a row, for so long. Default: off.
+	IdleAfter component.Duration `yaml:"idle_after"`
+	// MaxAhead refuses a row (port bad) whose event time is further ahead of its
+	// arrival. Default: off.
+	MaxAhead component.Duration `yaml:"max_ahead"`
+	// DiscoverEvery is how often new splits are looked for. Default: 30s.
+	DiscoverEvery component.Duration `yaml:"discover_every"`
+}
+
+func (l *loader) readEventTime(s *step) {
+	n := s.node.Get("event_time")
+	if n == nil {
+		return
+	}
+	s.eventTime = &eventTimeConfig{DiscoverEvery: component.Duration(defaultDiscovery)}
+	l.problems = append(l.problems, component.Decode(n, s.eventTime)...)
+}
+
+// planEventTime checks the block against the columns of the source.
+func planEventTime(c *eventTimeConfig, schema *arrow.Schema) (*engine.EventTime, error) {
+	var names []string
+	for _, f := range dataflow.UserFields(schema) {
+		names = append(names, f.Name)
+	}
+	i := dataflow.Column(schema, c.Column)
+	if i < 0 || dataflow.IsSystem(c.Column) {
+		return nil, component.Badf("column", "the source has no column %q%s; columns: %s", c.Column, component.DidYouMean(c.Column, names), component.Names(names))
+	}
+	t := schema.Field(i).Type
+	if t.ID() != arrow.TIMESTAMP {
+		return nil, component.Badf("column", "%s", notATime(c.Column, t))
+	}
+	if c.DiscoverEvery.D() < time.Second {
+		return nil, component.Badf("discover_every", "expected 1s or more, got %s", c.DiscoverEvery)
+	}
+	return &engine.EventTime{
+		Column: c.Column, OutOfOrderness: c.OutOfOrderness.D(), IdleAfter: c.IdleAfter.D(), MaxAhead: c.MaxAhead.D(),
+	}, nil
+}
+
+func notATime(column string, t arrow.DataType) string {
+	name := dataflow.TypeName(t)
+	if arrow.IsInteger(t.ID()) || arrow.IsFloating(t.ID()) || arrow.IsDecimal(t.ID()) {
+		return fmt.Sprintf("column %q is %s: a number that is a time names its unit; write timestamptz(ms), or (s), (us), (ns), as its type in the decode schema", column, name)
+	}
+	if t.ID() == arrow.STRING {
+		return fmt.Sprintf("column %q is %s: expected timestamptz; text times are RFC 3339, write timestamptz as its type in the decode schema", column, name)
+	}
+	return fmt.Sprintf("column %q is %s: expected timestamptz or timestamp", column, name)
+}

@@ -1,0 +1,279 @@
+package pipelines
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sort"
+	"strconv"
+	"time"
+
+	"frazil/dataflow/component"
+	"frazil/dataflow/engine"
+)
+
+// Problems are the mistakes in a file, each with its place, in the file's order.
+type Problems = component.Problems
+
+// Options say what a file cannot. The zero value is right for the command.
+type Options struct {
+	// Lookup gives the value of a variable. Default: the environment.
+	Lookup func(name string) (string, bool)
+	// Parallelism where the file does not set it. Default: the number of cores.
+	Parallelism int
+}
+
+// Pipeline is a file without mistakes, planned.
+type Pipeline struct {
+	Name string
+	// File is the path as it was given.
+	File  string
+	Graph *engine.Graph
+	// CheckpointEvery is the time between two checkpoints.
+	CheckpointEvery time.Duration
+	// StateDir is the directory of the state store, relative to the working
+	// directory.
+	StateDir string
+	// StateMemory bounds the memory of keyed state in bytes; Memory that of
+	// queues, state and writers together.
+	StateMemory, Memory int64
+	// HTTP is the address of metrics, health and API; "" is off.
+	HTTP string
+}
+
+// Load reads, checks and plans the file at path. It returns either a pipeline
+// or at least one problem. It reads files of the pipeline's own folder and
+// connects to nothing.
+func Load(path string, o Options) (*Pipeline, Problems) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, Problems{{File: path, Line: 1, Col: 1, Msg: err.Error()}}
+	}
+	return Parse(path, text, o)
+}
+
+// Parse is Load of a text; path is its name, and its folder is where relative
+// paths in the text start.
+func Parse(path string, text []byte, o Options) (*Pipeline, Problems) {
+	if o.Lookup == nil {
+		o.Lookup = os.LookupEnv
+	}
+	if o.Parallelism == 0 {
+		o.Parallelism = runtime.GOMAXPROCS(0)
+	}
+	root, problems := component.Parse(path, text, o.Lookup)
+	if root == nil {
+		return nil, problems
+	}
+	l := &loader{root: root, problems: problems, steps: map[string]*step{}}
+	p := l.load(path, o)
+	if len(l.problems) > 0 {
+		return nil, ordered(l.problems)
+	}
+	return p, nil
+}
+
+// ordered sorts by place and drops what is said twice.
+func ordered(ps Problems) Problems {
+	sort.SliceStable(ps, func(i, j int) bool {
+		if ps[i].Line != ps[j].Line {
+			return ps[i].Line < ps[j].Line
+		}
+		return ps[i].Col < ps[j].Col
+	})
+	seen := map[string]bool{}
+	out := ps[:0]
+	for _, p := range ps {
+		if s := p.String(); !seen[s] {
+			seen[s] = true
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// fileConfig is the top of a pipeline file.
+type fileConfig struct {
+	// Name of the pipeline: lower case letters, digits and "-". It identifies the
+	// pipeline in its state and in its targets: another name is another pipeline.
+	Name string `yaml:"name,required"`
+	// Connections that several steps use, by name.
+	Connections section `yaml:"connections"`
+	// Sources by name.
+	Sources section `yaml:"sources,required"`
+	// Operators by name.
+	Operators section `yaml:"operators"`
+	// Sinks by name.
+	Sinks section `yaml:"sinks,required"`
+	// Checkpoint: when epochs end.
+	Checkpoint checkpointConfig `yaml:"checkpoint"`
+	// State: where keyed state is kept.
+	State stateConfig `yaml:"state"`
+	// Parallelism is the number of tasks of a keyed step, 1 to 256. It may change
+	// between runs. Default: the number of cores.
+	Parallelism int `yaml:"parallelism"`
+	// Memory is the ceiling of queues, state and writers together. Default: 512MiB.
+	Memory component.Bytes `yaml:"memory"`
+	// HTTP is the address of metrics, health and API, or off. The next free port
+	// is taken if it is in use. Default: 127.0.0.1:4180.
+	HTTP string `yaml:"http"`
+	// Tests of the pipeline.
+	Tests section `yaml:"tests"`
+}
+
+type checkpointConfig struct {
+	// Every is the time between two checkpoints, which is also how often tables
+	// are committed. Default: 10s.
+	Every component.Duration `yaml:"every"`
+}
+
+type stateConfig struct {
+	// Dir is the directory of the state, relative to the working directory.
+	// Default: ./frazil-data/state/NAME.
+	Dir string `yaml:"dir"`
+	// Memory bounds what keyed state takes of the memory. Default: 256MiB.
+	Memory component.Bytes `yaml:"memory"`
+}
+
+func defaultFile() fileConfig {
+	return fileConfig{
+		Checkpoint: checkpointConfig{Every: component.Duration(10 * time.Second)},
+		State:      stateConfig{Memory: 256 << 20},
+		Memory:     512 << 20,
+		HTTP:       "127.0.0.1:4180",
+	}
+}
+
+// section keeps a part of the file for later.
+type section struct{ node *component.Node }
+
+// UnmarshalNode keeps n.
+func (s *section) UnmarshalNode(n *component.Node) error {
+	s.node = n
+	return nil
+}
+
+var (
+	pipelineName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	stepName     = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+)
+
+// loader holds what is known while one file is loaded.
+type loader struct {
+	root        *component.Node
+	file        fileConfig
+	dir         string
+	problems    Problems
+	connections []*connection
+	steps       map[string]*step
+	sources     []*step
+	operators   []*step
+	sinks       []*step
+	// misnamed: a "from" names no step, so that who is not read is not known.
+	misnamed bool
+}
+
+// add reports a problem about n.
+func (l *loader) add(n *component.Node, path, format string, args ...any) {
+	l.problems = append(l.problems, n.Locate(component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)}))
+}
+
+// addAt reports a problem about a key.
+func (l *loader) addAt(n *component.Node, e component.Entry, format string, args ...any) {
+	l.problems = append(l.problems, component.Problem{File: n.File, Line: e.Line, Col: e.Col,
+		Path: component.Join(n.Path, e.Key), Msg: fmt.Sprintf(format, args...)})
+}
+
+func (l *loader) load(path string, o Options) *Pipeline {
+	l.dir = filepath.Dir(path)
+	l.file = defaultFile()
+	l.file.Parallelism = o.Parallelism
+	l.problems = append(l.problems, component.DecodeAmong(l.root, &l.file, l.topElsewhere())...)
+	if l.root.Kind != component.Map {
+		return nil
+	}
+	l.checkFile()
+	l.readConnections()
+	l.readSteps()
+	l.resolve()
+	order := l.order()
+	l.unread()
+	g := l.plan(order)
+	if len(l.problems) > 0 {
+		return nil
+	}
+	p := &Pipeline{
+		Name: l.file.Name, File: path, Graph: g, CheckpointEvery: l.file.Checkpoint.Every.D(),
+		StateDir: l.file.State.Dir, StateMemory: int64(l.file.State.Memory), Memory: int64(l.file.Memory), HTTP: l.file.HTTP,
+	}
+	if p.StateDir == "" {
+		p.StateDir = "./frazil-data/state/" + p.Name
+	}
+	if p.HTTP == "off" {
+		p.HTTP = ""
+	}
+	return p
+}
+
+// topElsewhere says of keys that stand in steps where they belong.
+func (l *loader) topElsewhere() map[string]string {
+	out := map[string]string{"from": "a step", "decode": "a source", "event_time": "a source"}
+	for _, c := range component.All() {
+		if c.Kind != "connection" {
+			out[c.Name] = "a step under " + c.Kind + "s"
+		}
+	}
+	return out
+}
+
+func (l *loader) checkFile() {
+	f := l.file
+	if n := l.root.Get("name"); n != nil && f.Name != "" && !pipelineName.MatchString(f.Name) {
+		l.add(n, "", "pipeline name %q: expected a lower case letter, then lower case letters, digits and \"-\", as %q", f.Name, asName(f.Name, '-'))
+	}
+	if f.Parallelism < 1 || f.Parallelism > 256 {
+		l.add(l.root, "parallelism", "expected 1 to 256, got %d", f.Parallelism)
+	}
+	if f.Checkpoint.Every.D() < 10*time.Millisecond {
+		l.add(l.root, "checkpoint.every", "expected 10ms or more, got %s: without checkpoints nothing is ever committed", f.Checkpoint.Every)
+	}
+	if f.Memory < 64<<20 {
+		l.add(l.root, "memory", "expected 64MiB or more, got %s", f.Memory)
+	}
+	if f.State.Memory < 1<<20 || f.State.Memory > f.Memory && l.root.Get("state").Get("memory") != nil {
+		l.add(l.root, "state.memory", "expected 1MiB up to the memory of the pipeline, %s; got %s", f.Memory, f.State.Memory)
+	}
+	if f.HTTP != "off" {
+		host, port, err := net.SplitHostPort(f.HTTP)
+		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 || host == "" {
+			l.add(l.root, "http", "expected HOST:PORT, as 127.0.0.1:4180, or off; got %q", f.HTTP)
+		}
+	}
+	if f.Tests.node != nil {
+		l.add(f.Tests.node, "", "tests in the pipeline file are not supported yet: leave them out")
+	}
+}
+
+// asName makes a valid name of one that is not.
+func asName(s string, join rune) string {
+	out := []rune{}
+	for _, r := range s {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			r += 'a' - 'A'
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9' && len(out) > 0:
+		case len(out) == 0 || out[len(out)-1] == join:
+			continue
+		default:
+			r = join
+		}
+		out = append(out, r)
+	}
+	if len(out) == 0 {
+		return "my" + string(join) + "name"
+	}
+	return string(out)
+}

@@ -1,0 +1,312 @@
+package pipelines
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	"frazil/dataflow"
+	"frazil/dataflow/component"
+	"frazil/dataflow/engine"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// planned is what planning found out about a source or an operator.
+type planned struct {
+	ports []dataflow.Port
+	// sources are the source steps upstream, the step itself included.
+	sources map[string]*engine.Source
+	// reasons why rows cannot be made again, upstream ones first.
+	reasons []reason
+	// fingerprint covers the step and everything upstream.
+	fingerprint string
+}
+
+// reason is why the rows of a step cannot be made again.
+type reason struct {
+	step, why string
+	// byOrder: holds only where rows of several splits meet.
+	byOrder bool
+}
+
+func (l *loader) planEnv(name string) component.PlanEnv {
+	env := component.PlanEnv{Pipeline: l.file.Name, Step: name, Dir: l.dir, Parallelism: l.file.Parallelism}
+	for _, c := range l.connections {
+		env.Connections = append(env.Connections, c.name)
+	}
+	env.Resolve = func(name string) (string, any, bool) {
+		for _, c := range l.connections {
+			if c.name == name {
+				return c.kind, c.cfg, c.cfg != nil
+			}
+		}
+		return "", nil, false
+	}
+	return env
+}
+
+// planProblem places what a component's plan says: paths are relative to its
+// block, but those of the step's own keys (decode, from, ...) to the step.
+func (l *loader) planProblem(s *step, err error) {
+	for _, p := range component.AsProblems(err) {
+		base := s.block
+		first, _, _ := strings.Cut(p.Path, ".")
+		if isFixed(s.kind, first) && s.block.Get(first) == nil {
+			base = s.node
+		}
+		l.problems = append(l.problems, base.Locate(p))
+	}
+	s.broken = true
+}
+
+// plan plans all steps, inputs first. The graph is whole if no problem is left.
+func (l *loader) plan(operators []*step) *engine.Graph {
+	g := &engine.Graph{Name: l.file.Name, Dir: l.dir, Parallelism: l.file.Parallelism}
+	for _, s := range l.sources {
+		if !s.broken {
+			g.Sources = append(g.Sources, l.planSource(s))
+		}
+	}
+	for _, s := range operators {
+		if l.inputs(s) {
+			g.Operators = append(g.Operators, l.planOperator(s))
+		}
+	}
+	for _, s := range l.sinks {
+		if l.inputs(s) {
+			g.Sinks = append(g.Sinks, l.planSink(s))
+		}
+	}
+	l.sameTarget(g)
+	return g
+}
+
+// inputs finds the ports that s reads, and says whether s can be planned.
+func (l *loader) inputs(s *step) bool {
+	for i := range s.from {
+		r := &s.from[i]
+		if r.step == nil || r.step.planned == nil {
+			s.broken = true
+			continue
+		}
+		r.index = -1
+		var names []string
+		for j, p := range r.step.planned.ports {
+			if p.Name == r.port {
+				r.index = j
+			}
+			if p.Name != dataflow.PortOut {
+				names = append(names, r.step.name+"."+p.Name)
+			}
+		}
+		if r.index < 0 {
+			l.add(r.node, "", "step %q has no port %q%s; ports: %s", r.step.name, r.port,
+				component.DidYouMean(r.text, names), strings.Join(append([]string{r.step.name}, names...), ", "))
+			s.broken = true
+			continue
+		}
+		if msg := refuseChangelog(r); msg != "" {
+			l.add(r.node, "", "%s", msg)
+			s.broken = true
+		}
+	}
+	return !s.broken && len(s.from) > 0
+}
+
+// refuseChangelog says why a step cannot read a stream of changes, or "". No
+// component takes one yet.
+func refuseChangelog(r *ref) string {
+	p := r.step.planned.ports[r.index]
+	if !p.Stream.Changelog {
+		return ""
+	}
+	return fmt.Sprintf("%q gives changes (updates and deletes by %s), and this step takes rows that only come in addition: ask step %q for final results only",
+		r.text, strings.Join(p.Stream.Key, ", "), r.step.name)
+}
+
+func (l *loader) planSource(s *step) *engine.Source {
+	spec := component.SourceNamed(s.info.Name)
+	in := component.SourceIn{PlanEnv: l.planEnv(s.name)}
+	out := &engine.Source{Name: s.name, Component: s.info.Name}
+	if s.decode != nil {
+		schema, err := s.decode.ArrowSchema()
+		if err != nil {
+			l.problems = append(l.problems, s.node.Get("decode").LocateAll(err)...)
+			return out
+		}
+		in.Decoded = schema
+		cfg := *s.decode
+		out.NewDecoder = func() (dataflow.Decoder, error) { return cfg.New(memory.DefaultAllocator) }
+	}
+	plan, err := spec.Plan(in, s.cfg)
+	if err != nil {
+		l.planProblem(s, err)
+		return out
+	}
+	out.Schema, out.Tasks, out.Bounded, out.Arrived, out.NotReplayable = plan.Schema, plan.Tasks, plan.Bounded, plan.Arrived, plan.NotReplayable
+	cfg := s.cfg
+	out.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) { return spec.New(ctx, env, cfg) }
+	if !plan.Bounded {
+		out.DiscoverEvery = defaultDiscovery
+	}
+	if s.eventTime != nil {
+		if out.EventTime, err = planEventTime(s.eventTime, plan.Schema); err != nil {
+			l.problems = append(l.problems, s.node.Get("event_time").LocateAll(err)...)
+			return out
+		}
+		if !plan.Bounded {
+			out.DiscoverEvery = s.eventTime.DiscoverEvery.D()
+		}
+	}
+	s.planned = &planned{ports: out.Ports(), sources: map[string]*engine.Source{s.name: out},
+		fingerprint: fingerprint(s.info, s.cfg, s.decode, s.eventTime)}
+	if plan.NotReplayable != "" {
+		s.planned.reasons = []reason{{step: s.name, why: plan.NotReplayable}}
+	}
+	return out
+}
+
+func (l *loader) planOperator(s *step) *engine.Operator {
+	spec := component.OperatorNamed(s.info.Name)
+	out := &engine.Operator{Name: s.name, Component: s.info.Name, In: component.OperatorIn{PlanEnv: l.planEnv(s.name)}}
+	up := upstream(s)
+	for _, r := range s.from {
+		out.Inputs = append(out.Inputs, engine.PortRef{Step: r.step.name, Port: r.index})
+		out.In.Inputs = append(out.In.Inputs, r.step.planned.ports[r.index].Stream)
+		out.In.Names = append(out.In.Names, r.text)
+	}
+	out.In.Sources = up.sourceNames()
+	plan, err := spec.Plan(out.In, s.cfg)
+	if err != nil {
+		l.planProblem(s, err)
+		return out
+	}
+	out.Plan = plan
+	cfg, in := s.cfg, out.In
+	out.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Operator, error) {
+		return spec.New(ctx, env, in, cfg)
+	}
+	if plan.Keyed {
+		if spec.NewBefore == nil {
+			l.planProblem(s, fmt.Errorf("operator %s says it is keyed and has no first half: a mistake in the component", s.info.Name))
+			return out
+		}
+		out.NewBefore = func(ctx context.Context, env *dataflow.Env) (dataflow.Operator, error) {
+			return spec.NewBefore(ctx, env, in, cfg)
+		}
+	}
+	if plan.NotReplayable != "" {
+		up.reasons = append(up.reasons, reason{step: s.name, why: plan.NotReplayable, byOrder: plan.ByOrder})
+	}
+	s.planned = &planned{ports: plan.Ports, sources: up.sources, reasons: up.reasons,
+		fingerprint: fingerprint(s.info, s.cfg, plan.Fingerprint, up.fingerprint)}
+	return out
+}
+
+func (l *loader) planSink(s *step) *engine.Sink {
+	spec := component.SinkNamed(s.info.Name)
+	r, up := s.from[0], upstream(s)
+	out := &engine.Sink{Name: s.name, Component: s.info.Name, Input: engine.PortRef{Step: r.step.name, Port: r.index}}
+	out.In = component.SinkIn{PlanEnv: l.planEnv(s.name), Input: r.step.planned.ports[r.index].Stream, From: r.text}
+	plan, err := spec.Plan(out.In, s.cfg)
+	if err != nil {
+		l.planProblem(s, err)
+		return out
+	}
+	out.Plan = plan
+	out.Fingerprint = hash(up.fingerprint, r.port)
+	out.NotReplayable = up.notReplayable()
+	cfg, in := s.cfg, out.In
+	out.NewWriter = func(ctx context.Context, env *dataflow.Env) (dataflow.Writer, error) {
+		return spec.NewWriter(ctx, env, in, cfg)
+	}
+	if spec.NewCommitter != nil {
+		out.NewCommitter = func(ctx context.Context, env *dataflow.Env) (dataflow.Committer, error) {
+			return spec.NewCommitter(ctx, env, in, cfg)
+		}
+	}
+	return out
+}
+
+// upstream joins what is known of the steps that s reads.
+func upstream(s *step) *planned {
+	out := &planned{sources: map[string]*engine.Source{}}
+	var prints []string
+	for _, r := range s.from {
+		for n, src := range r.step.planned.sources {
+			out.sources[n] = src
+		}
+		for _, why := range r.step.planned.reasons {
+			if !contains(out.reasons, why) {
+				out.reasons = append(out.reasons, why)
+			}
+		}
+		prints = append(prints, r.step.planned.fingerprint, r.port)
+	}
+	out.fingerprint = hash(prints...)
+	return out
+}
+
+func contains(list []reason, x reason) bool {
+	for _, r := range list {
+		if r == x {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *planned) sourceNames() []string {
+	out := make([]string, 0, len(p.sources))
+	for n := range p.sources {
+		out = append(out, n)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// notReplayable joins the reasons, "" if there is none. The order in which rows
+// of several splits meet is no reason where there is one split: one source that
+// says it has a single task.
+func (p *planned) notReplayable() string {
+	single := len(p.sources) == 1
+	for _, s := range p.sources {
+		single = single && s.Tasks == 1
+	}
+	var out []string
+	for _, r := range p.reasons {
+		if !(r.byOrder && single) {
+			out = append(out, fmt.Sprintf("step %q: %s", r.step, r.why))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// sameTarget reports sinks that write where another one writes.
+func (l *loader) sameTarget(g *engine.Graph) {
+	first := map[string]string{}
+	for _, s := range g.Sinks {
+		if s.Plan.Target == "" {
+			continue
+		}
+		other := first[s.Component+"\x00"+s.Plan.Target]
+		if other == "" {
+			first[s.Component+"\x00"+s.Plan.Target] = s.Name
+			continue
+		}
+		l.add(l.steps[s.Name].block, "", "sink %q writes to %s already, which sink %q names as well: two sinks of one pipeline may not share a target; give each its own, or join the streams with union before one sink",
+			other, s.Plan.Target, s.Name)
+	}
+}
+
+// schemaText is for descriptions: the user's columns.
+func columnsOf(s *arrow.Schema) []Column {
+	var out []Column
+	for _, f := range dataflow.UserFields(s) {
+		out = append(out, Column{Name: f.Name, Type: dataflow.TypeName(f.Type), Nullable: f.Nullable})
+	}
+	return out
+}
