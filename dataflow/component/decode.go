@@ -16,6 +16,19 @@ type Unmarshaler interface {
 	UnmarshalNode(n *Node) error
 }
 
+// Defaulter is a block that may be left out and has defaults of its own: they
+// are set before the block is decoded.
+type Defaulter interface {
+	SetDefaults()
+}
+
+// setDefaults fills a new block that p points to.
+func setDefaults(p reflect.Value) {
+	if d, ok := p.Interface().(Defaulter); ok {
+		d.SetDefaults()
+	}
+}
+
 var unmarshalerType = reflect.TypeFor[Unmarshaler]()
 
 // Decode fills into, a pointer to a struct that holds the defaults, from n. It
@@ -112,6 +125,8 @@ func (d *decoder) value(n *Node, v reflect.Value, f *Field) {
 		p := reflect.New(v.Type().Elem())
 		if !v.IsNil() {
 			p.Elem().Set(v.Elem())
+		} else {
+			setDefaults(p)
 		}
 		d.value(n, p.Elem(), f)
 		v.Set(p)
@@ -285,6 +300,7 @@ func (d *decoder) list(n *Node, v reflect.Value, f *Field) {
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items))
 	for i, item := range n.Items {
+		setDefaults(out.Index(i).Addr())
 		d.value(item, out.Index(i), f)
 	}
 	v.Set(out)
@@ -297,7 +313,9 @@ func (d *decoder) mapping(n *Node, v reflect.Value) {
 	}
 	out := reflect.MakeMapWithSize(v.Type(), len(n.Entries))
 	for _, e := range n.Entries {
-		x := reflect.New(v.Type().Elem()).Elem()
+		p := reflect.New(v.Type().Elem())
+		setDefaults(p)
+		x := p.Elem()
 		d.value(e.Value, x, nil)
 		out.SetMapIndex(reflect.ValueOf(e.Key).Convert(v.Type().Key()), x)
 	}

@@ -77,15 +77,24 @@ func Keys(cfg any, place string) map[string]string {
 	return out
 }
 
+// isBlock says whether t is a struct that is a block of keys in the file. One
+// that decodes itself is a block if its fields carry tags.
+func isBlock(t reflect.Type) bool {
+	switch {
+	case t.Kind() != reflect.Struct, t == reflect.TypeFor[NamedExpr](), t == reflect.TypeFor[NamedType]():
+		return false
+	case reflect.PointerTo(t).Implements(unmarshalerType):
+		return t.NumField() > 0 && t.Field(0).Tag.Get("yaml") != ""
+	}
+	return true
+}
+
 // checkConfig panics if t or a struct inside it breaks a rule of FieldsOf.
 func checkConfig(t reflect.Type, seen []reflect.Type) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || slices.Contains(seen, t) || reflect.PointerTo(t).Implements(unmarshalerType) {
-		return
-	}
-	if t == reflect.TypeFor[NamedExpr]() || t == reflect.TypeFor[NamedType]() {
+	if !isBlock(t) || slices.Contains(seen, t) {
 		return
 	}
 	seen = append(seen, t)
@@ -101,7 +110,7 @@ func nestedKeys(fields []Field, path string, into map[string]string) {
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
-		if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(unmarshalerType) {
+		if !isBlock(t) {
 			continue
 		}
 		in := FieldsOf(t)

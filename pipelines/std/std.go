@@ -1,3 +1,12 @@
 // Package std links the components that Frazil comes with. It is the only list
 // of them, and it holds nothing else.
 package std
+
+import (
+	_ "frazil/operators"
+	_ "frazil/sinks/console"
+	_ "frazil/sinks/drop"
+	_ "frazil/sinks/iceberg"
+	_ "frazil/sources/generate"
+	_ "frazil/sources/kafka"
+)

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+func init() {
+	register(command{"version", "", "show the version", (*cli).version})
+}
+
+func (c *cli) version([]string) int {
+	version, revision := "(devel)", ""
+	if b, ok := debug.ReadBuildInfo(); ok {
+		if b.Main.Version != "" {
+			version = b.Main.Version
+		}
+		for _, s := range b.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				revision = " " + s.Value[:12]
+			}
+			if s.Key == "vcs.modified" && s.Value == "true" {
+				revision += "+changes"
+			}
+		}
+	}
+	fmt.Fprintf(c.out, "frazil %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return exitOK
+}
