@@ -74,6 +74,9 @@ func (s *source) heedCheck(sp *split, a *answer) {
 	}
 	sp.end = max(sp.end, a.end)
 	if !a.behind && a.to.offset > sp.pos.offset {
+		if u := sp.until; u != nil && u.before(a.to) {
+			a.to = *u // what lies between is no record
+		}
 		sp.pos, sp.notice = a.to, true
 		sp.next = max(sp.next, sp.pos.offset)
 	}

@@ -220,7 +220,7 @@ func topicError(topic string, code int16) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return fmt.Errorf("topic %q: %w: create it, or correct the name under topics (%w)", topic, errNoTopic, err)
+		return fmt.Errorf("topic %q %w: create it, or correct the name under topics (%w)", topic, errNoTopic, err)
 	}
 	return fmt.Errorf("topic %q: %w", topic, err)
 }
