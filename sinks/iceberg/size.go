@@ -1,0 +1,26 @@
+package iceberg
+
+import "github.com/apache/arrow-go/v18/arrow"
+
+// recordBytes is the memory that b keeps alive: whole buffers, also where b is
+// a slice.
+func recordBytes(b arrow.RecordBatch) int64 {
+	var n int64
+	for _, c := range b.Columns() {
+		n += dataBytes(c.Data())
+	}
+	return n
+}
+
+func dataBytes(d arrow.ArrayData) int64 {
+	var n int64
+	for _, b := range d.Buffers() {
+		if b != nil {
+			n += int64(b.Len())
+		}
+	}
+	for _, c := range d.Children() {
+		n += dataBytes(c)
+	}
+	return n
+}
