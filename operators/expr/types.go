@@ -1,0 +1,361 @@
+package expr
+
+import (
+	"fmt"
+	"strings"
+
+	"frazil/dataflow"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// kind is a type without its modifier.
+type kind uint8
+
+const (
+	kUnknown kind = iota // null or a string literal whose type the context decides
+	kBool
+	kInt32
+	kInt64
+	kDecimal
+	kFloat32
+	kFloat64
+	kString
+	kBinary
+	kDate
+	kTime
+	kTimestamp
+	kTimestampTZ
+	kInterval
+	kUUID
+	kNested // struct, list, json: passed on, taken apart, not computed with
+	kAny    // in the registry only: any type
+)
+
+// typ is a type. Decimals have precision and scale, strings may have a most
+// length in characters (varchar(n)), times a precision below the second; nested
+// types keep their Arrow form.
+type typ struct {
+	k    kind
+	p, s int32
+	dt   arrow.DataType
+}
+
+// free marks a decimal whose precision and scale the operand decides.
+const free = -1
+
+var (
+	tUnknown   = typ{k: kUnknown}
+	tBool      = typ{k: kBool}
+	tInt32     = typ{k: kInt32}
+	tInt64     = typ{k: kInt64}
+	tFloat32   = typ{k: kFloat32}
+	tFloat64   = typ{k: kFloat64}
+	tString    = typ{k: kString}
+	tDecimal   = typ{k: kDecimal, p: free}
+	tTimestamp = typ{k: kTimestamp}
+)
+
+func decimalType(p, s int32) typ { return typ{k: kDecimal, p: p, s: s} }
+
+// String writes t as the language spells it.
+func (t typ) String() string {
+	switch t.k {
+	case kUnknown:
+		return "unknown"
+	case kInterval:
+		return "interval"
+	case kAny:
+		return "any"
+	case kDecimal:
+		if t.p == free {
+			return "decimal"
+		}
+	case kString:
+		if t.p > 0 {
+			return fmt.Sprintf("varchar(%d)", t.p)
+		}
+	case kTime, kTimestamp, kTimestampTZ:
+		if t.p > 0 {
+			return fmt.Sprintf("%s(%d)", t.k.name(), t.p-1)
+		}
+	}
+	return dataflow.TypeName(t.arrow())
+}
+
+func (k kind) name() string {
+	if k == kNested {
+		return "nested"
+	}
+	return typ{k: k, p: 0}.String()
+}
+
+// arrow returns the Arrow form of t.
+func (t typ) arrow() arrow.DataType {
+	switch t.k {
+	case kBool:
+		return dataflow.TypeBool
+	case kInt32:
+		return dataflow.TypeInt32
+	case kInt64:
+		return dataflow.TypeInt64
+	case kFloat32:
+		return dataflow.TypeFloat32
+	case kFloat64:
+		return dataflow.TypeFloat64
+	case kDecimal:
+		return &arrow.Decimal128Type{Precision: max(t.p, 1), Scale: t.s}
+	case kBinary:
+		return dataflow.TypeBinary
+	case kDate:
+		return dataflow.TypeDate
+	case kTime:
+		return dataflow.TypeTime
+	case kTimestamp:
+		return dataflow.TypeTimestamp
+	case kTimestampTZ:
+		return dataflow.TypeTimestampTZ
+	case kInterval:
+		return arrow.FixedWidthTypes.MonthDayNanoInterval
+	case kUUID:
+		return dataflow.TypeUUID
+	case kNested:
+		return t.dt
+	}
+	return dataflow.TypeString
+}
+
+// typeOf returns the type of a column; ok is false if expressions cannot use it.
+func typeOf(dt arrow.DataType) (typ, bool) {
+	switch dt := dt.(type) {
+	case *arrow.Decimal128Type:
+		return decimalType(dt.Precision, dt.Scale), true
+	case *arrow.TimestampType:
+		if dt.Unit != arrow.Microsecond {
+			return typ{}, false
+		}
+		if dt.TimeZone == "" {
+			return tTimestamp, true
+		}
+		return typ{k: kTimestampTZ}, true
+	case *arrow.StructType, *arrow.ListType:
+		return typ{k: kNested, dt: dt}, true
+	}
+	for k := kBool; k <= kUUID; k++ {
+		if k != kDecimal && arrow.TypeEqual(typ{k: k}.arrow(), dt) {
+			return typ{k: k}, true
+		}
+	}
+	if arrow.TypeEqual(dt, dataflow.TypeJSON) {
+		return typ{k: kNested, dt: dt}, true
+	}
+	return typ{}, false
+}
+
+// category groups types as PostgreSQL does for choosing functions.
+func (k kind) category() byte {
+	switch k {
+	case kBool:
+		return 'B'
+	case kInt32, kInt64, kDecimal, kFloat32, kFloat64:
+		return 'N'
+	case kString:
+		return 'S'
+	case kDate, kTime, kTimestamp, kTimestampTZ:
+		return 'D'
+	case kInterval:
+		return 'T'
+	case kUnknown:
+		return 'X'
+	}
+	return 'U'
+}
+
+// preferred says whether k is what its category prefers.
+func (k kind) preferred() bool {
+	switch k {
+	case kBool, kFloat64, kString, kTimestampTZ, kInterval:
+		return true
+	}
+	return false
+}
+
+func (k kind) numeric() bool { return k >= kInt32 && k <= kFloat64 }
+
+// asDecimal is the decimal that holds every value of a whole number type.
+func (t typ) asDecimal() typ {
+	switch t.k {
+	case kInt32:
+		return decimalType(10, 0)
+	case kInt64:
+		return decimalType(19, 0)
+	case kDecimal:
+		return t
+	}
+	return decimalType(38, wideScale)
+}
+
+// wideScale is the number of decimal places where PostgreSQL's would depend on
+// the value: quotients, averages, floats and texts cast to numeric.
+const wideScale = 16
+
+// common is the decimal that holds the values of both as far as 38 digits do.
+func commonDecimal(a, b typ) typ {
+	s := max(a.s, b.s)
+	return decimalType(min(38, max(a.p-a.s, b.p-b.s)+s), s)
+}
+
+var typeWords = map[string]typ{
+	"bool": tBool, "boolean": tBool,
+	"int": tInt32, "integer": tInt32, "int4": tInt32, "int32": tInt32,
+	"bigint": tInt64, "int8": tInt64, "int64": tInt64,
+	"real": tFloat32, "float4": tFloat32, "float32": tFloat32,
+	"float8": tFloat64, "float64": tFloat64, "float": tFloat64,
+	"numeric": tDecimal, "decimal": tDecimal, "dec": tDecimal,
+	"text": tString, "string": tString, "varchar": tString,
+	"bytea": {k: kBinary}, "binary": {k: kBinary},
+	"date": {k: kDate}, "time": {k: kTime},
+	"timestamp": tTimestamp, "timestamptz": {k: kTimestampTZ},
+	"interval": {k: kInterval}, "uuid": {k: kUUID},
+}
+
+var unsupportedTypes = map[string]string{
+	"smallint": "use int32", "int2": "use int32", "int16": "use int32",
+	"char": "use string", "character": "use string", "bpchar": "use string",
+	"json": "json casts are not supported yet", "jsonb": "json casts are not supported yet",
+	"timetz": "use time or timestamptz", "money": "use decimal(p,s)",
+}
+
+// typeName reads the name of a type, PostgreSQL's or the language's.
+func (p *parser) typeName() (typ, error) {
+	t := p.take()
+	if t.kind != tokIdent {
+		return typ{}, p.unexpected(t, "the name of a type")
+	}
+	name := t.text
+	switch {
+	case name == "double" && p.word("precision"):
+		name = "float8"
+	case name == "character" && p.word("varying"):
+		name = "varchar"
+	}
+	out, ok := typeWords[name]
+	if !ok {
+		if hint := unsupportedTypes[name]; hint != "" {
+			return typ{}, errAt(t.pos, "there is no type %s here: %s", name, hint)
+		}
+		return typ{}, errAt(t.pos, "unknown type %q%s", name, nearest(name, typeWordList()))
+	}
+	if err := p.typeModifier(t.pos, name, &out); err != nil {
+		return typ{}, err
+	}
+	if out.k == kTimestamp || out.k == kTime {
+		switch {
+		case p.word("with", "time", "zone"):
+			if out.k == kTime {
+				return typ{}, errAt(t.pos, "there is no type time with time zone here: use time or timestamptz")
+			}
+			out.k = kTimestampTZ
+		case p.word("without", "time", "zone"):
+		}
+	}
+	if n := p.peek(); n.kind == tokOp && n.text == "[" {
+		return typ{}, errAt(n.pos, "array types are not supported")
+	}
+	return out, nil
+}
+
+func (p *parser) typeModifier(pos int, name string, out *typ) error {
+	if n := p.peek(); n.kind != tokOp || n.text != "(" {
+		return nil
+	}
+	switch out.k {
+	case kDecimal, kTime, kTimestamp, kTimestampTZ:
+	case kString:
+		if name == "varchar" {
+			break
+		}
+		fallthrough
+	default:
+		return nil
+	}
+	p.i++
+	a, err := p.number()
+	if err != nil {
+		return err
+	}
+	switch out.k {
+	case kDecimal:
+		b := 0
+		if p.op(",") {
+			if b, err = p.number(); err != nil {
+				return err
+			}
+		}
+		if a < 1 || a > 38 || b > a {
+			return errAt(pos, "decimal(%d,%d): needs 1 <= precision <= 38 and 0 <= scale <= precision", a, b)
+		}
+		*out = decimalType(int32(a), int32(b))
+	case kString:
+		if a < 1 || a > 10485760 {
+			return errAt(pos, "varchar(%d): the length must be between 1 and 10485760", a)
+		}
+		out.p = int32(a)
+	default:
+		if a > 6 {
+			return errAt(pos, "%s(%d): the precision is at most 6, microseconds", name, a)
+		}
+		out.p = int32(a) + 1
+	}
+	return p.needOp(")")
+}
+
+func typeWordList() []string {
+	out := make([]string, 0, len(typeWords))
+	for n := range typeWords {
+		out = append(out, n)
+	}
+	return out
+}
+
+// nearest returns `; did you mean "x"?` for the name most like it, or "".
+func nearest(name string, names []string) string {
+	best, dist := "", 1+len(name)/2
+	for _, n := range names {
+		d := distance(strings.ToLower(name), strings.ToLower(n))
+		if d < dist || d == dist && best != "" && n < best {
+			best, dist = n, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// distance counts the edits between two short names, a swap of neighbours as
+// one.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	var rows [3][66]int
+	for j := range len(b) + 1 {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur, prev, old := &rows[(i+1)%3], &rows[i%3], &rows[(i+2)%3]
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], old[j-2]+1)
+			}
+		}
+	}
+	return rows[(len(a)+1)%3][len(b)]
+}
