@@ -1,0 +1,258 @@
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"frazil/dataflow"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// committer publishes staged files. One goroutine uses it.
+type committer struct {
+	to             folder
+	cfg            Config
+	pipeline, sink string
+	now            func() time.Time
+	schema         *arrow.Schema // the user's columns
+	// id is the folder's identity once it is known.
+	id string
+	// newest is the number of the newest commit seen; 0: none seen or none there.
+	newest int64
+	// own is the newest commit of this pipeline and sink, nil if there is none.
+	own *record
+	// at is called by tests before each step that changes the folder.
+	at func(step string)
+}
+
+func newCommitter(env *dataflow.Env, schema *arrow.Schema, cfg Config) *committer {
+	now := env.Now
+	if now == nil {
+		now = time.Now
+	}
+	return &committer{
+		to: folder{cfg.Path}, cfg: cfg, pipeline: env.Pipeline, sink: env.Step, now: now,
+		schema: arrow.NewSchema(dataflow.UserFields(schema), nil), at: func(string) {},
+	}
+}
+
+// Target implements dataflow.Committer.
+func (c *committer) Target() dataflow.Target { return target(c.cfg) }
+
+// Close implements dataflow.Committer.
+func (c *committer) Close() error { return nil }
+
+// Committed implements dataflow.Committer. It creates the folder, since its
+// identity is part of the answer.
+func (c *committer) Committed(context.Context) (dataflow.Committed, error) {
+	if err := c.look(); err != nil {
+		return dataflow.Committed{}, err
+	}
+	out := dataflow.Committed{ID: c.id, ClockComplete: true}
+	if c.own == nil {
+		return out, nil
+	}
+	out.Positions, out.Plan, out.Watermarks = c.own.Positions.Clone(), c.own.Plan, c.own.Watermarks
+	var err error
+	out.Clock, out.ClockComplete, err = c.clock()
+	return out, err
+}
+
+// clock collects the clock decisions of all own commits, oldest first, and
+// whether none are missing.
+func (c *committer) clock() ([]dataflow.ClockDecision, bool, error) {
+	var back [][]dataflow.ClockDecision
+	complete := true
+	for r := c.own; ; {
+		back = append(back, r.Clock)
+		if r.ClockBefore == 0 {
+			break
+		}
+		before, err := c.to.read(r.ClockBefore)
+		if errors.Is(err, fs.ErrNotExist) {
+			complete = false
+			break
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		r = before
+	}
+	var out []dataflow.ClockDecision
+	for i := len(back) - 1; i >= 0; i-- {
+		out = append(out, back[i]...)
+	}
+	return out, complete, nil
+}
+
+// look brings id, newest and own up to date and finishes what a crash left of
+// the newest commit.
+func (c *committer) look() error {
+	id, err := c.to.create()
+	if err != nil {
+		return err
+	}
+	if c.id != "" && c.id != id {
+		return dataflow.Permanentf("folder %s was made anew while the pipeline ran: its identity was %s and is %s", c.to.path, c.id, id)
+	}
+	c.id = id
+	if c.newest == 0 {
+		return c.lookFirst()
+	}
+	if _, err := os.Stat(c.to.log(recordName(c.newest))); err != nil {
+		return dataflow.Permanentf("commit %d of %s was there and is gone: %w", c.newest, c.to.path, err)
+	}
+	for {
+		r, err := c.to.read(c.newest + 1)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.take(r); err != nil {
+			return err
+		}
+	}
+}
+
+// lookFirst finds the newest commit and the newest own one.
+func (c *committer) lookFirst() error {
+	all, err := c.to.commits()
+	if err != nil {
+		return err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		r, err := c.to.read(all[i])
+		if err != nil {
+			return err
+		}
+		if i == len(all)-1 {
+			if err := c.take(r); err != nil {
+				return err
+			}
+		}
+		if c.mine(r) {
+			c.own = r
+			break
+		}
+	}
+	return nil
+}
+
+func (c *committer) mine(r *record) bool { return r.Pipeline == c.pipeline && r.Sink == c.sink }
+
+// take makes r, a commit that stands in the log, the newest one. Its rows are
+// shown first: who goes on after r may rely on that.
+func (c *committer) take(r *record) error {
+	c.at("show")
+	if err := c.to.show(r); err != nil {
+		return err
+	}
+	c.newest = r.Seq
+	if c.mine(r) {
+		c.own = r
+	}
+	return nil
+}
+
+// Commit implements dataflow.Committer. After an error the commit may be in the
+// log or not; the next call looks.
+func (c *committer) Commit(ctx context.Context, commit dataflow.Commit) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := c.look(); err != nil {
+			return err
+		}
+		var held dataflow.Positions
+		if c.own != nil {
+			held = c.own.Positions
+		}
+		switch dataflow.DecideCommit(held, commit) {
+		case dataflow.Done:
+			return nil
+		case dataflow.Fenced:
+			return fmt.Errorf("commit %s to %s: it holds %s, expected %s: %w",
+				commit.Epoch, c.to.path, text(held), text(commit.From), dataflow.ErrFenced)
+		}
+		r, err := c.record(commit, held)
+		if err != nil {
+			return err
+		}
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("write commit %d: %w", r.Seq, err)
+		}
+		c.at("link")
+		err = c.to.publish(append(line, '\n'), c.to.log(recordName(r.Seq)))
+		if errors.Is(err, fs.ErrExist) {
+			continue // Somebody else has the number: look at what they committed.
+		}
+		if err != nil {
+			return classify(fmt.Errorf("publish commit %d of %s: %w", r.Seq, c.to.path, err))
+		}
+		return c.take(r)
+	}
+}
+
+// record makes the next commit of the log.
+func (c *committer) record(commit dataflow.Commit, held dataflow.Positions) (*record, error) {
+	r := &record{
+		V: version, Seq: c.newest + 1, Pipeline: c.pipeline, Sink: c.sink,
+		Epoch: commit.Epoch, Time: c.now().UTC().Format(time.RFC3339Nano),
+		Positions: dataflow.MergePositions(held, commit.At), Plan: commit.Plan,
+		Watermarks: commit.Watermarks, Watermark: commit.Watermark, Late: commit.Late,
+		Clock: commit.Clock, Rows: commit.Rows(),
+	}
+	if c.own != nil {
+		r.ClockBefore = c.own.ClockBefore
+		if len(c.own.Clock) > 0 {
+			r.ClockBefore = c.own.Seq
+		}
+	}
+	for _, p := range commit.Parts {
+		var x part
+		if err := json.Unmarshal(p.Data, &x); err != nil {
+			return nil, fmt.Errorf("read a part of %s: %w", commit.Epoch, err)
+		}
+		if x.ID != c.id {
+			return nil, dataflow.Permanentf("the rows of %s were staged for another folder at %s, which has been replaced", commit.Epoch, c.to.path)
+		}
+		for _, f := range x.Files {
+			st, err := os.Stat(c.to.stage(f.Staged))
+			if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() != f.Bytes {
+				return nil, dataflow.Permanentf("the staged rows %s are missing or damaged: expected %d bytes", c.to.stage(f.Staged), f.Bytes)
+			}
+			if err != nil {
+				return nil, classify(fmt.Errorf("look at staged rows: %w", err))
+			}
+			f.Name = fmt.Sprintf("%020d-%04d.ndjson", r.Seq, len(r.Files))
+			r.Files = append(r.Files, f)
+		}
+	}
+	return r, nil
+}
+
+func text(p dataflow.Positions) string {
+	b, _ := json.Marshal(p)
+	return string(b)
+}
+
+// location is the folder's place for people.
+func (c *committer) location() string {
+	if abs, err := filepath.Abs(c.to.path); err == nil {
+		return abs
+	}
+	return c.to.path
+}
+
+var _ dataflow.Committer = (*committer)(nil)
