@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"frazil/dataflow/component"
+	"frazil/pipelines"
 )
 
 func init() {
@@ -52,7 +53,7 @@ func (c *cli) help(args []string) int {
 		return c.wrong("help takes one name")
 	}
 	found := false
-	for _, i := range component.All() {
+	for _, i := range append(component.All(), pipelines.Blocks()...) {
 		if i.Name != args[0] {
 			continue
 		}
@@ -71,7 +72,7 @@ func (c *cli) help(args []string) int {
 			return cmd.run(c, []string{"--help"})
 		}
 	}
-	for _, i := range component.All() {
+	for _, i := range append(component.All(), pipelines.Blocks()...) {
 		names = append(names, i.Name)
 	}
 	return c.wrong("there is no command or component %q%s; frazil components lists them", args[0], component.DidYouMean(args[0], names))

@@ -3,7 +3,6 @@
 package std
 
 import (
-	_ "frazil/operators"
 	_ "frazil/sinks/console"
 	_ "frazil/sinks/drop"
 	_ "frazil/sinks/iceberg"

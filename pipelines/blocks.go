@@ -1,0 +1,31 @@
+package pipelines
+
+import (
+	"frazil/dataflow/codec"
+	"frazil/dataflow/component"
+)
+
+// Blocks describes the parts of a pipeline file that are no component, in the
+// form of one, for the reference: the top of the file, decode and event_time.
+func Blocks() []component.Info {
+	return []component.Info{
+		{
+			Kind: "block", Name: "pipeline", Summary: "The top of a pipeline file.",
+			Doc: `Steps stand under sources, operators and sinks by name: lower case letters, digits and "_", one name space for all three. A step has exactly one component with everything of it nested inside; operators and sinks name their input in from: STEP, or STEP.late and STEP.bad for the other ports. A port with several readers gives each of them every row; rows of the ports late and bad that nobody reads go to the quarantine.
+
+Values may hold ${NAME} and ${NAME:-default}, expanded after the YAML is read, and $${ for the characters themselves. Options that are secrets also take ${env:NAME} and ${file:PATH}, which are never printed.`,
+			NewConfig: func() any { c := defaultFile(); return &c },
+		},
+		{
+			Kind: "block", Name: "decode", Summary: "How the bytes of a source become rows; stands in a source, beside its component.",
+			NewConfig: func() any { return &codec.Config{} },
+		},
+		{
+			Kind: "block", Name: "event_time", Summary: "Which column of a source is the event time; stands in a source, beside its component.",
+			Doc: "A source without it feeds no window. A row whose event time is null leaves by the port bad.",
+			NewConfig: func() any {
+				return &eventTimeConfig{DiscoverEvery: component.Duration(defaultDiscovery)}
+			},
+		},
+	}
+}
