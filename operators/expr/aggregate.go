@@ -93,7 +93,7 @@ func ParseAggregate(text string, schema *arrow.Schema) (*Aggregate, error) {
 	case result == nil && aggregateNames[a.text]:
 		return nil, errAt(a.pos, "aggregate %q is not supported yet; known: avg, count, max, min, sum", a.text)
 	case result == nil:
-		return nil, errAt(a.pos, "unknown aggregate %q%s; known: avg, count, max, min, sum", a.text, nearest(a.text, aggregateList()))
+		return nil, errAt(a.pos, "unknown aggregate %q%s; known: avg, count, max, min, sum", a.text, Nearest(a.text, aggregateList()))
 	case a.distinct:
 		return nil, errAt(a.pos, "%s(distinct ...) is not supported yet", a.text)
 	}

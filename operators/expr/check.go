@@ -200,7 +200,7 @@ func (b *binder) column(a *ast) (*node, error) {
 	if dataflow.IsSystem(a.text) {
 		return nil, errAt(a.pos, "unknown column %q: names with %q are reserved for the system", a.text, dataflow.SysPrefix)
 	}
-	hint := nearest(a.text, names)
+	hint := Nearest(a.text, names)
 	if hint == "" && len(names) > 0 && len(names) <= 20 {
 		hint = "; known: " + strings.Join(names, ", ")
 	}

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"frazil/dataflow"
@@ -146,14 +147,10 @@ func (e *Expr) NewEvaluator(alloc memory.Allocator) *Evaluator {
 // it is null where a row failed. The failed rows come in ascending order, each
 // once; they are valid until the next call.
 func (ev *Evaluator) Eval(b arrow.RecordBatch) (arrow.Array, []RowError, error) {
-	ev.batch, ev.n = b, int(b.NumRows())
-	ev.reset()
-	defer func() { ev.batch = nil }()
-	for _, c := range ev.e.columns {
-		if err := ev.load(c); err != nil {
-			return nil, nil, err
-		}
+	if err := ev.start(b); err != nil {
+		return nil, nil, err
 	}
+	defer func() { ev.batch = nil }()
 	root := ev.e.root
 	if root.col != "" && len(root.args) == 0 {
 		a := b.Column(root.colIx)
@@ -163,13 +160,30 @@ func (ev *Evaluator) Eval(b arrow.RecordBatch) (arrow.Array, []RowError, error) 
 	v := root.eval(ev, root, nil)
 	if len(ev.errs) > 0 {
 		v = ev.spoil(v, root)
-		slices.SortFunc(ev.errs, func(x, y RowError) int { return x.Row - y.Row })
 	}
 	a, err := toArrow(v, root.typ, ev.n, ev.alloc)
 	if err != nil {
 		return nil, nil, fmt.Errorf("evaluate %q: %w", ev.e.text, err)
 	}
-	return a, ev.errs, nil
+	return a, ev.failures(), nil
+}
+
+// start points the columns' slots at b.
+func (ev *Evaluator) start(b arrow.RecordBatch) error {
+	ev.batch, ev.n = b, int(b.NumRows())
+	ev.reset()
+	for _, c := range ev.e.columns {
+		if err := ev.load(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failures returns the failed rows in order.
+func (ev *Evaluator) failures() []RowError {
+	slices.SortFunc(ev.errs, func(x, y RowError) int { return x.Row - y.Row })
+	return ev.errs
 }
 
 func (ev *Evaluator) reset() {
@@ -306,4 +320,25 @@ func (v *vec) andConstValid(c *vec, n int) {
 		v.n = n
 		v.needValid(n).fill(0)
 	}
+}
+
+// Select appends to rows, in ascending order, the rows of b for which a boolean
+// expression is true. The failed rows are as with Eval, and never among rows.
+func (ev *Evaluator) Select(b arrow.RecordBatch, rows []int32) ([]int32, []RowError, error) {
+	root := ev.e.root
+	if root.typ.k != kBool {
+		return rows, nil, fmt.Errorf("evaluate %q: select rows by a value of type %s", ev.e.text, root.typ)
+	}
+	if err := ev.start(b); err != nil {
+		return rows, nil, err
+	}
+	defer func() { ev.batch = nil }()
+	v := root.eval(ev, root, nil)
+	for w := range words(ev.n) {
+		m := v.bitWord(w) & v.validWord(w) &^ ev.failed[w] & tail(ev.n, w)
+		for base := int32(w << 6); m != 0; m &= m - 1 {
+			rows = append(rows, base+int32(bits.TrailingZeros64(m)))
+		}
+	}
+	return rows, ev.failures(), nil
 }

@@ -21,7 +21,7 @@ func (b *binder) field(a *ast) (*node, error) {
 		for _, f := range st.Fields() {
 			names = append(names, f.Name)
 		}
-		return nil, errAt(a.pos, "%q has no field %q%s", b.text(a.args[0]), a.text, nearest(a.text, names))
+		return nil, errAt(a.pos, "%q has no field %q%s", b.text(a.args[0]), a.text, Nearest(a.text, names))
 	}
 	t, ok := typeOf(st.Field(ix).Type)
 	if !ok {

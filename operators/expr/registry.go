@@ -276,7 +276,7 @@ func noFunction(pos int, name string, args []*node, err error) error {
 		if word == "operator" {
 			return errAt(pos, "operator %s is not supported", op)
 		}
-		return errAt(pos, "unknown function %q%s", name, nearest(name, functionNames()))
+		return errAt(pos, "unknown function %q%s", name, Nearest(name, functionNames()))
 	}
 	return errAt(pos, "%s %s does not exist: known are %s; add a cast", word, what, overloads(name, op, word))
 }

@@ -244,7 +244,7 @@ func (p *parser) typeName() (typ, error) {
 		if hint := unsupportedTypes[name]; hint != "" {
 			return typ{}, errAt(t.pos, "there is no type %s here: %s", name, hint)
 		}
-		return typ{}, errAt(t.pos, "unknown type %q%s", name, nearest(name, typeWordList()))
+		return typ{}, errAt(t.pos, "unknown type %q%s", name, Nearest(name, typeWordList()))
 	}
 	if err := p.typeModifier(t.pos, name, &out); err != nil {
 		return typ{}, err
@@ -318,8 +318,8 @@ func typeWordList() []string {
 	return out
 }
 
-// nearest returns `; did you mean "x"?` for the name most like it, or "".
-func nearest(name string, names []string) string {
+// Nearest returns `; did you mean "x"?` for the name most like it, or "".
+func Nearest(name string, names []string) string {
 	best, dist := "", 1+len(name)/2
 	for _, n := range names {
 		d := distance(strings.ToLower(name), strings.ToLower(n))
