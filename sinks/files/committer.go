@@ -55,14 +55,22 @@ func (c *committer) Committed(context.Context) (dataflow.Committed, error) {
 	if err := c.look(); err != nil {
 		return dataflow.Committed{}, err
 	}
-	out := dataflow.Committed{ID: c.id, ClockComplete: true}
+	out := c.held()
 	if c.own == nil {
 		return out, nil
 	}
-	out.Positions, out.Plan, out.Watermarks = c.own.Positions.Clone(), c.own.Plan, c.own.Watermarks
 	var err error
 	out.Clock, out.ClockComplete, err = c.clock()
 	return out, err
+}
+
+// held is what the folder holds, without the clock decisions.
+func (c *committer) held() dataflow.Committed {
+	out := dataflow.Committed{ID: c.id, ClockComplete: true}
+	if r := c.own; r != nil {
+		out.Positions, out.Start, out.Plan, out.Watermarks = r.Positions, r.Start, r.Plan, r.Watermarks
+	}
+	return out
 }
 
 // clock collects the clock decisions of all own commits, oldest first, and
@@ -173,16 +181,13 @@ func (c *committer) Commit(ctx context.Context, commit dataflow.Commit) error {
 		if err := c.look(); err != nil {
 			return err
 		}
-		var held dataflow.Positions
-		if c.own != nil {
-			held = c.own.Positions
-		}
+		held := c.held()
 		switch dataflow.DecideCommit(held, commit) {
 		case dataflow.Done:
 			return nil
 		case dataflow.Fenced:
 			return fmt.Errorf("commit %s to %s: it holds %s, expected %s: %w",
-				commit.Epoch, c.to.path, text(held), text(commit.From), dataflow.ErrFenced)
+				commit.Epoch, c.to.path, text(held.Positions), text(commit.From), dataflow.ErrFenced)
 		}
 		r, err := c.record(commit, held)
 		if err != nil {
@@ -205,11 +210,12 @@ func (c *committer) Commit(ctx context.Context, commit dataflow.Commit) error {
 }
 
 // record makes the next commit of the log.
-func (c *committer) record(commit dataflow.Commit, held dataflow.Positions) (*record, error) {
+func (c *committer) record(commit dataflow.Commit, held dataflow.Committed) (*record, error) {
 	r := &record{
 		V: version, Seq: c.newest + 1, Pipeline: c.pipeline, Sink: c.sink,
 		Epoch: commit.Epoch, Time: c.now().UTC().Format(time.RFC3339Nano),
-		Positions: dataflow.MergePositions(held, commit.At), Plan: commit.Plan,
+		Positions: dataflow.MergePositions(held.Positions, commit.At), Plan: commit.Plan,
+		Start:      dataflow.MergePositions(held.Start, commit.Start),
 		Watermarks: commit.Watermarks, Watermark: commit.Watermark, Late: commit.Late,
 		Clock: commit.Clock, Rows: commit.Rows(),
 	}

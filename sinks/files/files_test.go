@@ -343,7 +343,7 @@ func TestWhatWasRecordedIsFoundAgain(t *testing.T) {
 		return []dataflow.ClockDecision{{Source: "in", Split: "0", Pos: at, Floor: 7}}
 	}
 	for i, commit := range []dataflow.Commit{
-		{At: pos(1), Clock: clock(1)},
+		{At: pos(1), Clock: clock(1), Start: pos(0)},
 		{From: pos(1), At: pos(2)},
 		{From: pos(2), At: pos(3), Clock: append(clock(2), clock(3)...)},
 		{From: pos(3), At: pos(4), Plan: "f", Watermarks: map[string]dataflow.Time{"in": dataflow.MinTime}, Watermark: 8, Late: 3},
@@ -356,7 +356,7 @@ func TestWhatWasRecordedIsFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := dataflow.Committed{
-		Positions: pos(4), Plan: "f", Watermarks: map[string]dataflow.Time{"in": dataflow.MinTime},
+		Positions: pos(4), Start: pos(0), Plan: "f", Watermarks: map[string]dataflow.Time{"in": dataflow.MinTime},
 		Clock: append(clock(1), append(clock(2), clock(3)...)...), ClockComplete: true, ID: empty.ID,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -368,6 +368,23 @@ func TestWhatWasRecordedIsFoundAgain(t *testing.T) {
 	got, err = newCommitter(testEnv(), idSchema, testConfig(dir)).Committed(context.Background())
 	if err != nil || got.ClockComplete || len(got.Clock) != 2 {
 		t.Errorf("with a lost record: %+v, %v", got, err)
+	}
+}
+
+// TestTimeAloneMakesACommit publishes twice at the same positions: a drain may
+// close windows after the last row.
+func TestTimeAloneMakesACommit(t *testing.T) {
+	dir := t.TempDir()
+	w, c := openWriter(t, dir, 1<<20), newCommitter(testEnv(), idSchema, testConfig(dir))
+	wm := func(at dataflow.Time) map[string]dataflow.Time { return map[string]dataflow.Time{"in": at} }
+	one, two := stage(t, w, 0, 2), stage(t, w, 2, 4)
+	one.Watermarks = wm(5)
+	two.At, two.From, two.FromWatermarks, two.Watermarks = one.At, one.At, wm(5), wm(dataflow.MaxTime)
+	for range 2 {
+		mustCommit(t, c, one)
+		mustCommit(t, c, two)
+		equal(t, "rows", visible(t, dir), numbers(0, 4))
+		c = newCommitter(testEnv(), idSchema, testConfig(dir))
 	}
 }
 

@@ -46,7 +46,9 @@ type record struct {
 	Time  string         `json:"time"`
 	// Positions are all that this pipeline and sink ever published, not only
 	// this commit's.
-	Positions  dataflow.Positions       `json:"positions"`
+	Positions dataflow.Positions `json:"positions"`
+	// Start is where the splits were read from at the pipeline's first start.
+	Start      dataflow.Positions       `json:"start,omitempty"`
 	Plan       string                   `json:"plan"`
 	Watermarks map[string]dataflow.Time `json:"watermarks,omitempty"`
 	Watermark  dataflow.Time            `json:"watermark"`
