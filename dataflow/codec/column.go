@@ -400,9 +400,8 @@ type object struct {
 	names  keyTable
 	extras extraFields
 	order  []entry
-	// learned: order was written from one object on; misses counts the objects
-	// in a row that it did not fit; patience is how many may, before it is
-	// learned again.
+	// misses counts the objects in a row that order did not fit; patience is how
+	// many may, before it is learned anew.
 	misses, patience int
 }
 

@@ -98,6 +98,9 @@ func (d *JSON) object(b []byte, i int, o *object, row, depth int) int {
 		if col.seen != gen {
 			col.seen = gen
 			left--
+		} else if col.kind >= kList {
+			// Extra fields inside the value given up must not count.
+			return no
 		}
 	}
 	o.learned(fits)
