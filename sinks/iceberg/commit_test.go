@@ -378,7 +378,7 @@ func TestTwoSinksCommitAtOnce(t *testing.T) {
 	for i := range 2 {
 		o := *h
 		o.env = &dataflow.Env{Pipeline: "p", Step: []string{"a", "b"}[i], Alloc: h.mem, Splits: h.env.Splits}
-		o.held = dataflow.Positions{}
+		o.held, o.wm = dataflow.Positions{}, nil
 		var commits []dataflow.Commit
 		for e := range each {
 			id := i*1000 + e

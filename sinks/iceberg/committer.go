@@ -22,7 +22,7 @@ import (
 
 // commitAttempts is how often one Commit tries before it leaves the waiting to
 // the engine.
-const commitAttempts = 10
+const commitAttempts = 20
 
 // retryBase is the first wait between attempts; it doubles up to 64 times, with
 // jitter. Tests shorten it.
@@ -119,7 +119,7 @@ func (c *Committer) Committed(ctx context.Context) (dataflow.Committed, error) {
 		return dataflow.Committed{}, dataflow.Permanentf("table %s was rolled back, or its positions were changed by hand: its newest snapshot of %s does not belong to the table property %s%s; undo that, or remove the property and start with a new state directory",
 			c.Target(), c.sink, propPositions, c.sink)
 	}
-	out.Positions, out.Plan, out.Watermarks = doc.Sources, doc.Plan, doc.Watermarks
+	out.Positions, out.Start, out.Plan, out.Watermarks = doc.Sources, doc.Start, doc.Plan, doc.Watermarks
 	out.Clock, out.ClockComplete = clock, int64(len(clock)) == doc.Clocks
 	return out, nil
 }
@@ -189,7 +189,7 @@ func (c *Committer) look(ctx context.Context, cm dataflow.Commit, parts []partDo
 	if err != nil {
 		return nil, false, err
 	}
-	switch dataflow.DecideCommit(doc.Sources, cm) {
+	switch dataflow.DecideCommit(dataflow.Committed{Positions: doc.Sources, Watermarks: doc.Watermarks}, cm) {
 	case dataflow.Done:
 		return t, true, nil
 	case dataflow.Fenced:
@@ -206,6 +206,7 @@ func (c *Committer) publish(ctx context.Context, t *table.Table, cm dataflow.Com
 	}
 	next := positionsDoc{
 		Sources: dataflow.MergePositions(doc.Sources, cm.At), Plan: cm.Plan,
+		Start:      dataflow.MergePositions(doc.Start, cm.Start),
 		Watermarks: cm.Watermarks, Clocks: doc.Clocks + int64(len(cm.Clock)),
 	}
 	positions, err := encodePositions(next)

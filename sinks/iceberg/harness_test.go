@@ -34,6 +34,7 @@ type harness struct {
 	in   component.SinkIn
 	env  *dataflow.Env
 	held dataflow.Positions // At of the last commit made by next
+	wm   map[string]dataflow.Time
 }
 
 func newHarness(t testing.TB, schema *arrow.Schema) *harness {
@@ -133,8 +134,8 @@ func (h *harness) prepare(w *Writer, e dataflow.Epoch) dataflow.Part {
 // next is the commit that moves split p0 of src to at.
 func (h *harness) next(e dataflow.Epoch, at int, parts ...dataflow.Part) dataflow.Commit {
 	c := dataflow.Commit{Epoch: e, From: h.held, At: at0(at), Plan: "fp", Watermark: dataflow.Time(e) * 1000, Parts: parts,
-		Watermarks: map[string]dataflow.Time{"src": dataflow.Time(e) * 1000}}
-	h.held = c.At
+		FromWatermarks: h.wm, Watermarks: map[string]dataflow.Time{"src": dataflow.Time(e) * 1000}}
+	h.held, h.wm = c.At, c.Watermarks
 	return c
 }
 

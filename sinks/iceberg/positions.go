@@ -36,8 +36,10 @@ const (
 
 // positionsDoc is the value of the property.
 type positionsDoc struct {
-	Version    int                      `json:"v"`
-	Sources    dataflow.Positions       `json:"sources"`
+	Version int                `json:"v"`
+	Sources dataflow.Positions `json:"sources"`
+	// Start is where the splits were read from at the pipeline's first start.
+	Start      dataflow.Positions       `json:"start,omitempty"`
 	Plan       string                   `json:"plan"`
 	Watermarks map[string]dataflow.Time `json:"watermarks,omitempty"`
 	// Clocks counts the clock decisions in all commits so far, so that lost ones
