@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"math/bits"
+	"unsafe"
 )
 
 // Table holds hot keyed state in memory: keys, each with a row of a fixed
@@ -10,23 +11,26 @@ import (
 // whether it changed since ClearDirty. It is a cache of nothing and writes
 // nothing: its user stores the dirty entries at a barrier.
 //
-// Entries are numbered 0, 1, 2, ... in the order in which they came, and keep
-// their number until Reset. Looking up a key allocates nothing; a new key
-// allocates only when the table grows. One goroutine uses it.
+// Looking up a key allocates nothing; a new key allocates only when the table
+// grows. One goroutine uses it.
 //
-// Layout: open addressing with linear probing over slots of 8 bytes (the
-// entry's number and 32 bits of its hash); hashes, keys and words of the
-// entries lie one after the other in arrays of their own. The slot is found by
+// Layout: open addressing with linear probing over slots of 8 bytes, each with
+// the place of an entry and 32 bits of its hash. The entries lie one after the
+// other in one array: number and length of the key, the row, the key. So a
+// look-up in a large table costs two misses of the cache. The slot is found by
 // the low bits of the hash, since the key group has the top 8.
 type Table struct {
 	words  int
-	slots  []uint64 // tag<<32 | entry+1; 0: empty. A power of two of them.
-	hashes []uint64
-	ends   []int64 // end of each entry's key in keys
-	keys   []byte
-	rows   []uint64
-	dirty  []uint64 // bitmap
+	slots  []uint64 // tag<<32 | place+1; 0: empty. A power of two of them.
+	arena  []uint64
+	places []Entry  // in the order of insertion
+	hashes []uint64 // likewise
+	dirty  []uint64 // bitmap, likewise
+	warmed uint64   // keeps the compiler from dropping the loads of Warm
 }
+
+// Entry is the place of a key in its table. It stays the same until Reset.
+type Entry uint32
 
 const tableMinSlots = 16
 
@@ -36,11 +40,14 @@ func NewTable(words int) *Table {
 }
 
 // Len counts the entries.
-func (t *Table) Len() int { return len(t.hashes) }
+func (t *Table) Len() int { return len(t.places) }
+
+// At returns the i-th entry in the order of insertion.
+func (t *Table) At(i int) Entry { return t.places[i] }
 
 // Bytes is the memory that the table holds on to.
 func (t *Table) Bytes() int64 {
-	return int64(cap(t.keys)) + 8*int64(cap(t.slots)+cap(t.hashes)+cap(t.ends)+cap(t.rows)+cap(t.dirty))
+	return 8*int64(cap(t.slots)+cap(t.arena)+cap(t.hashes)+cap(t.dirty)) + 4*int64(cap(t.places))
 }
 
 // tagOf takes bits of the hash that are neither the key group's nor, below 16
@@ -48,7 +55,7 @@ func (t *Table) Bytes() int64 {
 func tagOf(hash uint64) uint64 { return hash >> 24 << 32 }
 
 // Find returns the entry of key.
-func (t *Table) Find(hash uint64, key []byte) (entry int, ok bool) {
+func (t *Table) Find(hash uint64, key []byte) (e Entry, ok bool) {
 	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
 	for i := hash & mask; ; i = (i + 1) & mask {
 		s := t.slots[i]
@@ -56,7 +63,7 @@ func (t *Table) Find(hash uint64, key []byte) (entry int, ok bool) {
 			return 0, false
 		}
 		if s&^0xffffffff == tag {
-			e := int(uint32(s)) - 1
+			e := Entry(s) - 1
 			if bytes.Equal(t.Key(e), key) {
 				return e, true
 			}
@@ -64,36 +71,70 @@ func (t *Table) Find(hash uint64, key []byte) (entry int, ok bool) {
 	}
 }
 
-// Upsert returns the entry of key, adding it with a row of zeros if it is new,
-// and marks it dirty. It copies key.
-func (t *Table) Upsert(hash uint64, key []byte) (entry int, fresh bool) {
-	if e, ok := t.Find(hash, key); ok {
-		t.dirty[e>>6] |= 1 << (e & 63)
-		return e, false
+// warmSlots is from which size on a table does not fit the near caches.
+const warmSlots = 1 << 14
+
+// Warm loads what a look-up of each hash will read. One look-up after the other
+// waits for memory twice each; here the waits overlap. A caller with many keys
+// at hand warms some 64 and then looks them up. It changes nothing.
+func (t *Table) Warm(hashes []uint64) {
+	if len(t.slots) < warmSlots {
+		return
 	}
-	return t.insert(hash, key), true
+	mask, sum := uint64(len(t.slots)-1), uint64(0)
+	for _, h := range hashes {
+		if s := t.slots[h&mask]; s != 0 {
+			e := int(Entry(s) - 1)
+			sum += t.arena[e] + t.arena[e+t.words]
+		}
+	}
+	t.warmed = sum
 }
 
-func (t *Table) insert(hash uint64, key []byte) int {
-	e := len(t.hashes)
-	if (e+1)*4 > len(t.slots)*3 {
+// Upsert returns the entry of key, adding it with a row of zeros if it is new,
+// and marks it dirty. It copies key.
+func (t *Table) Upsert(hash uint64, key []byte) (e Entry, fresh bool) {
+	e, ok := t.Find(hash, key)
+	if !ok {
+		e = t.insert(hash, key)
+	}
+	n := t.number(e)
+	t.dirty[n>>6] |= 1 << (n & 63)
+	return e, !ok
+}
+
+// An entry's first word is its number in the order of insertion and, in the low
+// half, the length of its key.
+func (t *Table) number(e Entry) int { return int(t.arena[e] >> 32) }
+
+func (t *Table) insert(hash uint64, key []byte) Entry {
+	n := len(t.places)
+	if (n+1)*4 > len(t.slots)*3 {
 		t.grow()
 	}
-	t.hashes = append(t.hashes, hash)
-	t.keys = append(t.keys, key...)
-	t.ends = append(t.ends, int64(len(t.keys)))
-	for range t.words {
-		t.rows = append(t.rows, 0)
+	size := 1 + t.words + (len(key)+7)/8
+	if uint64(len(t.arena)+size) >= 1<<32-1 {
+		panic("state: a table holds at most 32 GiB")
 	}
-	if e>>6 == len(t.dirty) {
+	e := Entry(len(t.arena))
+	if cap(t.arena)-len(t.arena) >= size {
+		t.arena = t.arena[:len(t.arena)+size]
+		clear(t.arena[e:])
+	} else {
+		t.arena = append(t.arena, make([]uint64, size)...)
+	}
+	t.arena[e] = uint64(n)<<32 | uint64(uint32(len(key)))
+	copy(t.Key(e), key)
+	t.places = append(t.places, e)
+	t.hashes = append(t.hashes, hash)
+	if n>>6 == len(t.dirty) {
 		t.dirty = append(t.dirty, 0)
 	}
-	t.dirty[e>>6] |= 1 << (e & 63)
 	t.place(e, hash)
 	return e
 }
 
-func (t *Table) place(e int, hash uint64) {
+func (t *Table) place(e Entry, hash uint64) {
 	mask := uint64(len(t.slots) - 1)
 	i := hash & mask
 	for t.slots[i] != 0 {
@@ -104,40 +145,44 @@ func (t *Table) place(e int, hash uint64) {
 
 func (t *Table) grow() {
 	t.slots = make([]uint64, 2*len(t.slots))
-	for e, hash := range t.hashes {
-		t.place(e, hash)
+	for i, e := range t.places {
+		t.place(e, t.hashes[i])
 	}
 }
 
-// Key returns the key of an entry. It is the table's memory: read it before the
-// next Reset, do not change it.
-func (t *Table) Key(entry int) []byte {
-	lo := int64(0)
-	if entry > 0 {
-		lo = t.ends[entry-1]
+// Key returns the key of an entry. It is the table's memory: do not change it,
+// and do not keep it over an Upsert or Reset.
+func (t *Table) Key(e Entry) []byte {
+	n := int(uint32(t.arena[e]))
+	if n == 0 {
+		return nil
 	}
-	return t.keys[lo:t.ends[entry]:t.ends[entry]]
+	// The key's bytes stand in whole words of the arena from here on.
+	return unsafe.Slice((*byte)(unsafe.Pointer(&t.arena[int(e)+1+t.words])), n)
 }
 
 // Hash returns the hash that an entry was added with.
-func (t *Table) Hash(entry int) uint64 { return t.hashes[entry] }
+func (t *Table) Hash(e Entry) uint64 { return t.hashes[t.number(e)] }
 
 // Row returns the words of an entry, to be read and changed in place until the
 // next Upsert.
-func (t *Table) Row(entry int) []uint64 {
-	lo := entry * t.words
-	return t.rows[lo : lo+t.words : lo+t.words]
+func (t *Table) Row(e Entry) []uint64 {
+	lo := int(e) + 1
+	return t.arena[lo : lo+t.words : lo+t.words]
 }
 
 // IsDirty says whether an entry was upserted since the last ClearDirty.
-func (t *Table) IsDirty(entry int) bool { return t.dirty[entry>>6]>>(entry&63)&1 != 0 }
+func (t *Table) IsDirty(e Entry) bool {
+	n := t.number(e)
+	return t.dirty[n>>6]>>(n&63)&1 != 0
+}
 
-// Dirty visits the dirty entries in their order until visit returns an error,
-// and returns it. visit may change rows, but add no entry.
-func (t *Table) Dirty(visit func(entry int) error) error {
+// Dirty visits the dirty entries in the order of insertion until visit returns
+// an error, and returns it. visit may change rows, but add no entry.
+func (t *Table) Dirty(visit func(e Entry) error) error {
 	for w, m := range t.dirty {
 		for ; m != 0; m &= m - 1 {
-			if err := visit(w<<6 | bits.TrailingZeros64(m)); err != nil {
+			if err := visit(t.places[w<<6|bits.TrailingZeros64(m)]); err != nil {
 				return err
 			}
 		}
@@ -151,6 +196,5 @@ func (t *Table) ClearDirty() { clear(t.dirty) }
 // Reset drops all entries and keeps the memory for new ones.
 func (t *Table) Reset() {
 	clear(t.slots)
-	t.hashes, t.ends, t.keys = t.hashes[:0], t.ends[:0], t.keys[:0]
-	t.rows, t.dirty = t.rows[:0], t.dirty[:0]
+	t.arena, t.places, t.hashes, t.dirty = t.arena[:0], t.places[:0], t.hashes[:0], t.dirty[:0]
 }
