@@ -91,6 +91,8 @@ type Commit struct {
 	Epoch  Epoch     `json:"epoch"`
 	From   Positions `json:"from"`
 	At     Positions `json:"at"`
+	// FromWatermarks are the Watermarks of the commit that From comes from.
+	FromWatermarks map[string]Time `json:"from_watermarks,omitempty"`
 	// Start: where the splits of At were read from at the pipeline's first start.
 	Start Positions `json:"start,omitempty"`
 	// Plan is the fingerprint of everything upstream.
@@ -139,30 +141,62 @@ const (
 )
 
 // DecideCommit compares what a target holds with c. Every Committer uses it.
-func DecideCommit(held Positions, c Commit) CommitDecision {
-	done, exact := true, true
+// Positions decide; where they are equal, the watermarks do: time alone can make
+// rows (a drain, an idle split that lets a window close), so two commits may
+// stand at the same positions.
+func DecideCommit(held Committed, c Commit) CommitDecision {
+	atLeast, beyond, exact := true, false, true
 	for step, splits := range c.At {
 		for split, at := range splits {
-			have := held.Get(step, split)
+			have := held.Positions.Get(step, split)
 			from := c.From.Get(step, split)
-			if have == nil || have.Compare(at) < 0 {
-				done = false
+			switch {
+			case have == nil || have.Compare(at) < 0:
+				atLeast = false
+			case have.Compare(at) > 0:
+				beyond = true
 			}
-			if have == nil && from == nil {
-				continue
-			}
-			if have == nil || from == nil || have.Compare(from) != 0 {
+			if (have == nil) != (from == nil) || have.Compare(from) != 0 {
 				exact = false
 			}
 		}
 	}
-	switch {
-	case exact && !done:
-		return Publish
-	case done:
+	if held.Positions == nil {
+		if exact {
+			return Publish
+		}
+		return Fenced
+	}
+	if atLeast && (beyond || CompareWatermarks(held.Watermarks, c.Watermarks) >= 0) {
 		return Done
 	}
+	if exact && CompareWatermarks(held.Watermarks, c.FromWatermarks) == 0 {
+		return Publish
+	}
 	return Fenced
+}
+
+// CompareWatermarks orders two sets of watermarks of one history at the same
+// positions: -1, 0 or 1. A step without one counts as MinTime.
+func CompareWatermarks(a, b map[string]Time) int {
+	get := func(m map[string]Time, k string) Time {
+		if t, ok := m[k]; ok {
+			return t
+		}
+		return MinTime
+	}
+	out := 0
+	for _, m := range []map[string]Time{a, b} {
+		for k := range m {
+			switch x, y := get(a, k), get(b, k); {
+			case x < y:
+				return -1
+			case x > y:
+				out = 1
+			}
+		}
+	}
+	return out
 }
 
 // MergePositions returns held with the splits of at replaced.

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"frazil/dataflow"
 )
@@ -66,20 +67,30 @@ type TargetState struct {
 	Target dataflow.Target `json:"target"`
 	// ID is the target's own identity when it was last looked at.
 	ID string `json:"id,omitempty"`
-	// Done is At of the last commit known to have happened.
-	Done dataflow.Positions `json:"done,omitempty"`
+	// Done is At of the last commit known to have happened, DoneWatermarks its
+	// Watermarks.
+	Done           dataflow.Positions       `json:"done,omitempty"`
+	DoneWatermarks map[string]dataflow.Time `json:"done_watermarks,omitempty"`
 	// Pending commits, in order.
 	Pending []dataflow.Commit `json:"pending,omitempty"`
 	// Clock decisions upstream since the last commit.
 	Clock []dataflow.ClockDecision `json:"clock,omitempty"`
 }
 
-// From is the At of the newest commit, pending or done.
-func (t *TargetState) From() dataflow.Positions {
+// From is the At of the newest commit, pending or done, and its Watermarks.
+func (t *TargetState) From() (dataflow.Positions, map[string]dataflow.Time) {
 	if n := len(t.Pending); n > 0 {
-		return dataflow.MergePositions(t.Done, t.Pending[n-1].At)
+		return dataflow.MergePositions(t.Done, t.Pending[n-1].At), t.Pending[n-1].Watermarks
 	}
-	return t.Done
+	return t.Done, t.DoneWatermarks
+}
+
+// Complete moves the head of Pending into Done.
+func (t *TargetState) Complete() dataflow.Commit {
+	c := t.Pending[0]
+	t.Done, t.DoneWatermarks = dataflow.MergePositions(t.Done, c.At), c.Watermarks
+	t.Pending = slices.Clone(t.Pending[1:])
+	return c
 }
 
 // Encode writes m.
@@ -105,6 +116,15 @@ func Decode(b []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest has version %d; this program reads version %d", m.Version, ManifestVersion)
 	}
 	return m, nil
+}
+
+// Watermarks of all sources.
+func (m *Manifest) Watermarks() map[string]dataflow.Time {
+	out := map[string]dataflow.Time{}
+	for step, s := range m.Sources {
+		out[step] = s.Watermark
+	}
+	return out
 }
 
 // Positions of all splits of all sources.

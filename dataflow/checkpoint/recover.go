@@ -91,13 +91,13 @@ func Recover(m *Manifest, sinks []SinkFacts, stateful bool, quiet []string) (Rec
 // recoverTarget decides about one target, and whether it is ahead of the state.
 func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 	t := &TargetState{Target: s.Target, ID: s.Found.ID}
-	held := s.Found.Positions
+	held, wms := s.Found.Positions, s.Found.Watermarks
 	if s.Known == nil {
 		if held == nil {
 			return t, false, nil
 		}
-		t.Done = held
-		if m == nil || compareAll(held, m.Positions()) == more {
+		t.Done, t.DoneWatermarks = held, wms
+		if m == nil || beyond(s.Found, m.Positions(), m.Watermarks()) {
 			return t, true, nil
 		}
 		return nil, false, stop(s, "it holds positions of this pipeline and sink, but the state knows nothing of them: the sink was removed or renamed meanwhile")
@@ -107,7 +107,7 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 		t.ID = s.Found.ID
 	}
 	if s.Known.Target != "" && s.Known.Target != s.Target {
-		return &TargetState{Target: s.Target, ID: s.Found.ID, Done: held}, false, nil
+		return &TargetState{Target: s.Target, ID: s.Found.ID, Done: held, DoneWatermarks: wms}, false, nil
 	}
 	if s.Known.ID != "" && s.Found.ID != "" && s.Known.ID != s.Found.ID {
 		return nil, false, stop(s, fmt.Sprintf("it was recreated: its identity is %s, the state knows %s", s.Found.ID, s.Known.ID))
@@ -118,21 +118,37 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 		}
 		return t, false, nil
 	}
-	if compareAll(held, s.Known.Done) == same {
+	if stands(s.Found, s.Known.Done, s.Known.DoneWatermarks) {
 		return t, false, nil
 	}
-	at := s.Known.Done
-	for i, c := range s.Known.Pending {
-		if at = dataflow.MergePositions(at, c.At); compareAll(held, at) == same {
-			t.Done, t.Pending = held, s.Known.Pending[i+1:]
-			return t, false, nil
+	rest := *t
+	for len(rest.Pending) > 0 {
+		if rest.Complete(); stands(s.Found, rest.Done, rest.DoneWatermarks) {
+			return &rest, false, nil
 		}
 	}
-	if c := compareAll(held, dataflow.MergePositions(m.Positions(), at)); c == more {
-		t.Done, t.Pending, t.Clock = held, nil, nil
+	if beyond(s.Found, dataflow.MergePositions(m.Positions(), rest.Done), m.Watermarks()) {
+		t.Done, t.DoneWatermarks, t.Pending, t.Clock = held, wms, nil, nil
 		return t, true, nil
 	}
-	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another pipeline of this name writes it", text(held), text(s.Known.From())))
+	from, _ := s.Known.From()
+	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another pipeline of this name writes it", text(held), text(from)))
+}
+
+// stands says whether a target is exactly at a place.
+func stands(f dataflow.Committed, at dataflow.Positions, wms map[string]dataflow.Time) bool {
+	return compareAll(f.Positions, at) == same && dataflow.CompareWatermarks(f.Watermarks, wms) == 0
+}
+
+// beyond says whether a target is further than a place.
+func beyond(f dataflow.Committed, at dataflow.Positions, wms map[string]dataflow.Time) bool {
+	switch compareAll(f.Positions, at) {
+	case more:
+		return true
+	case same:
+		return dataflow.CompareWatermarks(f.Watermarks, wms) > 0
+	}
+	return false
 }
 
 func stop(s SinkFacts, why string) error {
@@ -162,11 +178,12 @@ func planReplay(r *Recovery, ahead []SinkFacts, quiet []string) error {
 	}
 	var clash error
 	sort.SliceStable(ahead, func(i, j int) bool {
-		c := compareAll(ahead[i].Found.Positions, ahead[j].Found.Positions)
+		a, b := ahead[i].Found, ahead[j].Found
+		c := compareAll(a.Positions, b.Positions)
 		if c == mixed {
 			clash = stop(ahead[i], fmt.Sprintf("its positions and those of %s cross: they do not come from one history", ahead[j].Name))
 		}
-		return c == fewer
+		return c == fewer || c == same && dataflow.CompareWatermarks(a.Watermarks, b.Watermarks) < 0
 	})
 	if clash != nil {
 		return clash
@@ -180,7 +197,7 @@ func planReplay(r *Recovery, ahead []SinkFacts, quiet []string) error {
 				r.Clock = append(r.Clock, d)
 			}
 		}
-		if n := len(r.Replays); n > 0 && compareAll(r.Replays[n-1].Until, s.Found.Positions) == same {
+		if n := len(r.Replays); n > 0 && stands(s.Found, r.Replays[n-1].Until, r.Replays[n-1].Watermarks) {
 			r.Replays[n-1].Unmute = append(r.Replays[n-1].Unmute, s.Name)
 			continue
 		}

@@ -332,9 +332,11 @@ func (d *decoder) structure(n *Node, v reflect.Value) {
 		d.add(n, "%s", msg)
 		return
 	}
+	meant := map[string]bool{}
 	for _, e := range n.Entries {
 		f := fieldNamed(fields, e.Key)
 		if f == nil {
+			meant[Nearest(e.Key, fieldNames(fields))] = true
 			d.problems = append(d.problems, Problem{File: n.File, Line: e.Line, Col: e.Col, Path: Join(n.Path, e.Key),
 				Msg: UnknownKey(e.Key, fieldNames(fields), d.elsewhereOf(n.Path))})
 			continue
@@ -342,7 +344,7 @@ func (d *decoder) structure(n *Node, v reflect.Value) {
 		d.value(e.Value, v.FieldByIndex(f.Index), f)
 	}
 	for _, f := range fields {
-		if f.Required && n.Get(f.Name) == nil {
+		if f.Required && n.Get(f.Name) == nil && !meant[f.Name] {
 			p := n.problem(fmt.Sprintf("required key %q is missing", f.Name))
 			p.Path = Join(n.Path, f.Name)
 			d.problems = append(d.problems, p)

@@ -138,10 +138,11 @@ func UnknownKey(key string, known []string, elsewhere map[string]string) string 
 	if at, ok := elsewhere[key]; ok {
 		return fmt.Sprintf("%s here: it belongs to %s; known here: %s", msg, at, Names(known))
 	}
-	if n := Nearest(key, known); n != "" {
+	hint, ok := foreign[key]
+	if n := Nearest(key, known); n != "" && !(ok && strings.ContainsAny(key, ".-")) {
 		return fmt.Sprintf("%s; did you mean %q? known: %s", msg, n, Names(known))
 	}
-	if hint, ok := foreign[key]; ok {
+	if ok {
 		return fmt.Sprintf("%s: it is an option %s; known here: %s", msg, hint, Names(known))
 	}
 	for _, k := range sortedKeys(elsewhere) {

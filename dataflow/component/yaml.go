@@ -67,7 +67,7 @@ func syntaxProblem(file, text string, err error) Problem {
 		p.Msg += `; inside { } and [ ], or with ": " in it, write "${NAME}" in quotes`
 	case strings.Contains(line, "\t"):
 		p.Msg += "; YAML indents with spaces, not tabs"
-	case strings.Count(line, ": ") > 1:
+	case strings.Count(line, ": ") > 1 && strings.HasPrefix(y.GetMessage(), "mapping value"):
 		p.Msg += `; text that holds ": " is written in quotes`
 	}
 	return p

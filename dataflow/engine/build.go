@@ -321,7 +321,8 @@ func (p *plant) addSourceTask(s *Source, i, n int, src dataflow.Source, env *dat
 	t := &sourceTask{
 		name: fmt.Sprintf("%s/%d", s.Name, i), src: s, task: i, source: src, env: env, tracker: p.track[s.Name],
 		stamper: newStamper(s, env), report: p.reports, status: status, splits: map[dataflow.Split]*splitClock{},
-		skipped: map[string]int64{}, wm: dataflow.MinTime, raised: dataflow.MinTime,
+		skipped: map[string]int64{}, wm: dataflow.MinTime, plain: dataflow.MinTime, limit: dataflow.MaxTime,
+		final: s.Bounded && len(p.g.Sources) > 1,
 		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}},
 	}
 	p.sources[s.Name] = append(p.sources[s.Name], t)

@@ -24,8 +24,8 @@ func (s *edgeStage) process(_ context.Context, b arrow.RecordBatch) error {
 	return s.in.put(s.edge, message{kind: msgBatch, port: s.port, batch: b})
 }
 
-func (s *edgeStage) watermark(_ context.Context, wm dataflow.Time, idle bool) error {
-	return s.in.put(s.edge, message{kind: msgWatermark, wm: wm, idle: idle})
+func (s *edgeStage) watermark(_ context.Context, wm dataflow.Time) error {
+	return s.in.put(s.edge, message{kind: msgWatermark, wm: wm})
 }
 
 func (s *edgeStage) barrier(_ context.Context, b barrier) error {
@@ -72,8 +72,8 @@ func (o outPorts) each(f func(stage) error) error {
 	return nil
 }
 
-func (o outPorts) watermark(ctx context.Context, wm dataflow.Time, idle bool) error {
-	return o.each(func(s stage) error { return s.watermark(ctx, wm, idle) })
+func (o outPorts) watermark(ctx context.Context, wm dataflow.Time) error {
+	return o.each(func(s stage) error { return s.watermark(ctx, wm) })
 }
 
 func (o outPorts) barrier(ctx context.Context, b barrier) error {
@@ -114,13 +114,13 @@ func (s *opStage) process(ctx context.Context, b arrow.RecordBatch) error {
 	return s.wrap(s.op.Process(ctx, s.port, b, s))
 }
 
-func (s *opStage) watermark(ctx context.Context, wm dataflow.Time, idle bool) error {
-	if h, ok := s.op.(dataflow.WatermarkHandler); ok && !idle {
+func (s *opStage) watermark(ctx context.Context, wm dataflow.Time) error {
+	if h, ok := s.op.(dataflow.WatermarkHandler); ok {
 		if err := h.OnWatermark(ctx, wm, s); err != nil {
 			return s.wrap(err)
 		}
 	}
-	return s.outs.watermark(ctx, wm.Sub(s.delay), idle)
+	return s.outs.watermark(ctx, wm.Sub(s.delay))
 }
 
 func (s *opStage) barrier(ctx context.Context, b barrier) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -157,6 +156,9 @@ func (c *coordinator) handle(e any) error {
 		c.reports = append(c.reports, e)
 		return c.step(checkpoint.Reported{Epoch: e.epoch})
 	case sourceStatus:
+		if e.stretch != c.replay+1 {
+			return nil // of a stretch that is over
+		}
 		c.done[e.task] = e.done
 		return c.checkDone()
 	case partsReady:
@@ -299,10 +301,7 @@ func (c *coordinator) written(e manifestWritten) error {
 func (c *coordinator) committed(e committed) error {
 	t := c.targets[e.sink]
 	if len(t.Pending) > 0 && t.Pending[0].Epoch == e.epoch {
-		done := t.Pending[0]
-		t.Done = dataflow.MergePositions(t.Done, done.At)
-		t.Pending = slices.Clone(t.Pending[1:])
-		c.j.committedRows(e.sink, done)
+		c.j.committedRows(e.sink, t.Complete())
 	}
 	return c.step(checkpoint.Committed{Target: e.sink, Epoch: e.epoch})
 }
@@ -351,7 +350,9 @@ func (c *coordinator) heartbeat() error {
 }
 
 // moved says whether an epoch would record anything new.
-func (c *coordinator) moved() bool { return c.activity() != c.last }
+func (c *coordinator) moved() bool {
+	return c.activity() != c.last || c.attached.unmute != nil && c.attached.used == 0
+}
 
 func (c *coordinator) activity() activity {
 	var a activity

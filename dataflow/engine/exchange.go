@@ -69,9 +69,9 @@ func (x *exchange) process(ctx context.Context, b arrow.RecordBatch) error {
 	return nil
 }
 
-func (x *exchange) watermark(ctx context.Context, wm dataflow.Time, idle bool) error {
+func (x *exchange) watermark(ctx context.Context, wm dataflow.Time) error {
 	for _, t := range x.tasks {
-		if err := t.watermark(ctx, wm, idle); err != nil {
+		if err := t.watermark(ctx, wm); err != nil {
 			return err
 		}
 	}

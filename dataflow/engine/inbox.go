@@ -29,7 +29,6 @@ type message struct {
 	batch arrow.RecordBatch // owned by the message
 	bytes int64
 	wm    dataflow.Time
-	idle  bool
 	bar   barrier
 }
 
@@ -203,24 +202,23 @@ func dataBytes(d arrow.ArrayData) int64 {
 	for _, c := range d.Children() {
 		n += dataBytes(c)
 	}
-	if dict := d.Dictionary(); dict != nil {
-		n += dataBytes(dict)
-	}
 	return n
 }
 
-// merger tracks the edges of one task: the least watermark over live edges and
-// the alignment of barriers.
+// merger tracks the edges of one task: the least watermark over the edges that
+// have not ended and the alignment of barriers. There is no idle edge: an idle
+// task of a source goes on sending its source's watermark, because a receiver
+// that left an edge out could close a window before rows that are on their way
+// on that edge say so by their own stamps.
 type merger struct {
 	wms     []dataflow.Time
-	idle    []bool
 	done    []bool
 	barred  []bool
 	current dataflow.Time
 }
 
 func newMerger(n int) *merger {
-	m := &merger{wms: make([]dataflow.Time, n), idle: make([]bool, n), done: make([]bool, n), barred: make([]bool, n), current: dataflow.MinTime}
+	m := &merger{wms: make([]dataflow.Time, n), done: make([]bool, n), barred: make([]bool, n), current: dataflow.MinTime}
 	for i := range m.wms {
 		m.wms[i] = dataflow.MinTime
 	}
@@ -228,34 +226,19 @@ func newMerger(n int) *merger {
 }
 
 // watermark notes an edge's watermark and says whether the task's rises (I5).
-func (m *merger) watermark(edge int, wm dataflow.Time, idle bool) (dataflow.Time, bool) {
-	m.idle[edge] = idle
-	if wm > m.wms[edge] {
-		m.wms[edge] = wm
-	}
-	least, live := dataflow.MaxTime, false
-	for i := range m.wms {
-		if m.done[i] || m.idle[i] {
-			continue
+func (m *merger) watermark(edge int, wm dataflow.Time) (dataflow.Time, bool) {
+	m.wms[edge] = max(m.wms[edge], wm)
+	least := dataflow.MaxTime
+	for i, w := range m.wms {
+		if !m.done[i] {
+			least = min(least, w)
 		}
-		live = true
-		least = min(least, m.wms[i])
 	}
-	if !live || least <= m.current {
+	if least <= m.current {
 		return m.current, false
 	}
 	m.current = least
 	return least, true
-}
-
-// allIdle says whether no live edge is left.
-func (m *merger) allIdle() bool {
-	for i := range m.idle {
-		if !m.idle[i] && !m.done[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // barrier notes one edge's barrier and says whether all have brought it.
@@ -286,7 +269,7 @@ func (m *merger) end(edge int) bool {
 type stage interface {
 	// process borrows b.
 	process(ctx context.Context, b arrow.RecordBatch) error
-	watermark(ctx context.Context, wm dataflow.Time, idle bool) error
+	watermark(ctx context.Context, wm dataflow.Time) error
 	barrier(ctx context.Context, b barrier) error
 	end(ctx context.Context) error
 }

@@ -18,7 +18,6 @@ type keyedTask struct {
 
 func (t *keyedTask) run(ctx context.Context) error {
 	m := newMerger(len(t.in.edges))
-	idle := false
 	for {
 		edge, msg, err := t.in.take()
 		if err != nil {
@@ -30,12 +29,8 @@ func (t *keyedTask) run(ctx context.Context) error {
 			err = t.stage.process(ctx, msg.batch)
 			msg.batch.Release()
 		case msgWatermark:
-			if wm, rose := m.watermark(edge, msg.wm, msg.idle); rose {
-				idle = false
-				err = t.stage.watermark(ctx, wm, false)
-			} else if now := m.allIdle(); now != idle {
-				idle = now
-				err = t.stage.outs.watermark(ctx, m.current.Sub(t.stage.delay), idle)
+			if wm, rose := m.watermark(edge, msg.wm); rose {
+				err = t.stage.watermark(ctx, wm)
 			}
 		case msgBarrier:
 			t.in.block(edge)
@@ -80,8 +75,8 @@ func (t *sinkTask) run(ctx context.Context) error {
 		case msgBatch:
 			err = t.write(ctx, msg)
 		case msgWatermark:
-			if wm, rose := m.watermark(edge, msg.wm, msg.idle); rose || m.allIdle() {
-				err = outPorts{t.bad}.watermark(ctx, wm, m.allIdle())
+			if wm, rose := m.watermark(edge, msg.wm); rose {
+				err = outPorts{t.bad}.watermark(ctx, wm)
 			}
 		case msgBarrier:
 			t.in.block(edge)

@@ -28,7 +28,7 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 			m.Closed[step] = t
 		}
 	}
-	clock := c.mergeSources()
+	clock, sent := c.mergeSources()
 	for name, s := range c.sources {
 		m.Sources[name] = cloneSource(s.state)
 	}
@@ -50,7 +50,7 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 			}
 		}
 		if part, ok := p.parts[s.Name]; ok && part.Rows > 0 {
-			t.Pending = append(slices.Clone(t.Pending), c.newCommit(s, t, m, part, wms[s.Name]))
+			t.Pending = append(slices.Clone(t.Pending), c.newCommit(s, t, m, part, wms[s.Name], sent))
 			t.Clock = nil
 			targets = append(targets, s.Name)
 		}
@@ -62,15 +62,16 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 	return m, targets, nil
 }
 
-func (c *coordinator) newCommit(s *Sink, t *checkpoint.TargetState, m *checkpoint.Manifest, part dataflow.Part, wm dataflow.Time) dataflow.Commit {
+func (c *coordinator) newCommit(s *Sink, t *checkpoint.TargetState, m *checkpoint.Manifest, part dataflow.Part, wm dataflow.Time, sent map[string]dataflow.Time) dataflow.Commit {
+	from, fromWMs := t.From()
 	k := dataflow.Commit{
-		Target: t.Target, Epoch: m.Epoch, From: t.From(), At: dataflow.Positions{}, Start: dataflow.Positions{},
+		Target: t.Target, Epoch: m.Epoch, From: from, FromWatermarks: fromWMs, At: dataflow.Positions{}, Start: dataflow.Positions{},
 		Plan: s.Fingerprint, Watermarks: map[string]dataflow.Time{}, Watermark: wm, Clock: t.Clock,
 		Late: m.Ledger.Late(), Parts: []dataflow.Part{part},
 	}
 	for _, step := range c.j.g.upstream(s.Name) {
 		src := m.Sources[step]
-		k.Watermarks[step] = src.Watermark
+		k.Watermarks[step] = sent[step]
 		for split, st := range src.Splits {
 			k.At.Set(step, split, dataflow.Position(st.Position))
 		}
@@ -90,9 +91,11 @@ func (c *coordinator) counted() checkpoint.Ledger {
 	return l
 }
 
-// mergeSources brings the reports of source tasks into the states and returns
-// the clock decisions made.
-func (c *coordinator) mergeSources() []dataflow.ClockDecision {
+// mergeSources brings the reports of source tasks into the states. It returns
+// the clock decisions made and the watermark that every receiver had at the
+// barrier: the least that the tasks had sent.
+func (c *coordinator) mergeSources() ([]dataflow.ClockDecision, map[string]dataflow.Time) {
+	sent := map[string]dataflow.Time{}
 	least := map[string]dataflow.Time{}
 	var clock []dataflow.ClockDecision
 	for _, r := range c.reports {
@@ -109,18 +112,18 @@ func (c *coordinator) mergeSources() []dataflow.ClockDecision {
 			st.Skipped[why] += n
 		}
 		clock = append(clock, s.clock...)
-		if s.idle {
-			continue
-		}
 		if w, ok := least[s.step]; !ok || s.watermark < w {
 			least[s.step] = s.watermark
+		}
+		if w, ok := sent[s.step]; !ok || s.sent < w {
+			sent[s.step] = s.sent
 		}
 	}
 	for step, w := range least {
 		st := c.sources[step].state
 		st.Watermark = max(st.Watermark, w)
 	}
-	return clock
+	return clock, sent
 }
 
 func (c *coordinator) deltas() []*state.Delta {

@@ -173,13 +173,18 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 			return false, err
 		}
 	}
+	c.plant.track[s.Name].rise = func() {
+		for _, t := range run.tasks {
+			t.poke()
+		}
+	}
 	for _, sp := range run.splits {
 		st := run.state.Splits[sp]
 		k := splitClock{maxTime: st.MaxTime, floor: st.Floor}
 		if s.EventTime != nil {
 			k.bound = s.EventTime.OutOfOrderness
 		}
-		c.plant.track[s.Name].set(sp, k.own(), st.Status == checkpoint.Live)
+		c.plant.track[s.Name].register(sp, k.own(), st.Status == checkpoint.Live)
 	}
 	return fresh, nil
 }
@@ -385,7 +390,10 @@ func (c *coordinator) assignNext() {
 			k.assign = append(k.assign, a)
 		}
 		for i, t := range s.tasks {
-			cmds[i].replaying = replaying
+			cmds[i].stretch = c.replay + 1
+			if cmds[i].replaying = replaying; replaying {
+				cmds[i].limit = c.rec.Replays[c.replay].Watermarks[name]
+			}
 			t.send(cmds[i])
 		}
 	}

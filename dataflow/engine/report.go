@@ -18,12 +18,13 @@ type report struct {
 }
 
 type sourceReport struct {
-	step      string
-	watermark dataflow.Time
-	idle      bool
-	splits    map[dataflow.Split]*checkpoint.SplitState
-	clock     []dataflow.ClockDecision
-	skipped   map[string]int64
+	step string
+	// watermark of the source as this task last sent it; sent is the same but
+	// for a drain or an end, where it is MaxTime.
+	watermark, sent dataflow.Time
+	splits          map[dataflow.Split]*checkpoint.SplitState
+	clock           []dataflow.ClockDecision
+	skipped         map[string]int64
 }
 
 type sinkReport struct {

@@ -39,16 +39,23 @@ type sourceTask struct {
 
 	splits    map[dataflow.Split]*splitClock
 	decisions []dataflow.ClockDecision
-	wm        dataflow.Time // last sent
-	raised    dataflow.Time
-	idle      bool
-	open      bool // inside a transaction of the source
-	held      *command
-	lastDone  bool
-	skipped   map[string]int64
+	// plain is the source's watermark as last sent; wm is what was really sent:
+	// MaxTime once the source has ended for good.
+	plain, wm dataflow.Time
+	// limit caps the watermark while a replay has not reached its target.
+	limit dataflow.Time
+	// final: an ended source sends MaxTime, since others go on.
+	final    bool
+	open     bool // inside a transaction of the source
+	held     *command
+	lastDone bool
+	stretch  int // of the last assignment to all tasks; 0: none yet
+	skipped  map[string]int64
 	// rows counts what was read; moves counts positions that moved without rows.
 	rows, moves   atomic.Int64
 	wmNow, maxNow atomic.Int64
+	// parked: the last Poll brought nothing.
+	parked atomic.Bool
 
 	mail struct {
 		sync.Mutex
@@ -63,9 +70,14 @@ type command struct {
 	kind    checkpoint.Kind
 	raise   map[string]dataflow.Time
 	assign  []assignment
-	// replaying: clock decisions are repeated until the next assign.
+	// replaying: until the next assign clock decisions are repeated and the
+	// watermark stays at or below limit, the one recorded with the commit that
+	// is replayed up to: what was not fired then must not be fired muted.
 	replaying bool
-	end       bool
+	limit     dataflow.Time
+	// stretch numbers the assignments to all tasks; 0 adds to the one under way.
+	stretch int
+	end     bool
 }
 
 // assignment adds a split with its clock, or continues a known one.
@@ -78,13 +90,26 @@ type assignment struct {
 // sourceStatus tells the coordinator that a task has nothing more to read, or
 // has again.
 type sourceStatus struct {
-	task *sourceTask
-	done bool
+	task    *sourceTask
+	stretch int
+	done    bool
 }
 
 func (t *sourceTask) send(c command) {
 	t.mail.Lock()
 	t.mail.queue = append(t.mail.queue, c)
+	if t.mail.cancel != nil {
+		t.mail.cancel()
+	}
+	t.mail.Unlock()
+}
+
+// poke ends a Poll that waits, so that a risen watermark is sent on.
+func (t *sourceTask) poke() {
+	if !t.parked.Load() {
+		return
+	}
+	t.mail.Lock()
 	if t.mail.cancel != nil {
 		t.mail.cancel()
 	}
@@ -144,7 +169,12 @@ func (t *sourceTask) handle(ctx context.Context, c command) error {
 
 // assign takes on splits. Those that the task knows keep their clocks.
 func (t *sourceTask) assign(ctx context.Context, c command) error {
-	t.stamper.replaying = c.replaying
+	if c.stretch > 0 {
+		t.stretch, t.stamper.replaying, t.limit = c.stretch, c.replaying, dataflow.MaxTime
+		if c.replaying {
+			t.limit = c.limit
+		}
+	}
 	at := make([]dataflow.SplitAt, 0, len(c.assign))
 	for _, a := range c.assign {
 		k := t.splits[a.Split]
@@ -156,12 +186,9 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 			if t.src.EventTime != nil {
 				k.bound = t.src.EventTime.OutOfOrderness
 			}
-			if k.status == checkpoint.Ended {
-				k.status = checkpoint.Live
-			}
 			t.splits[a.Split] = k
 		}
-		k.atUntil = false
+		k.atUntil, k.ended = false, false
 		k.replay = append(k.replay, a.replay...)
 		k.caught = time.Time{}
 		a.From = k.pos
@@ -193,11 +220,12 @@ func (t *sourceTask) poll(ctx context.Context) error {
 	cancel()
 	if err != nil {
 		if ctx.Err() == nil && errors.Is(err, context.Canceled) {
-			return nil // a command came
+			return t.advance(ctx) // a command or a poke came
 		}
 		return err
 	}
 	defer p.Release()
+	t.parked.Store(p.Batch == nil)
 	if p.Split != "" {
 		if err := t.polled(ctx, &p); err != nil {
 			return err
@@ -243,7 +271,8 @@ func (t *sourceTask) polled(ctx context.Context, p *dataflow.Polled) error {
 	c.atUntil = p.AtUntil
 	switch {
 	case p.Ended:
-		c.status = checkpoint.Ended
+		c.status, c.ended = checkpoint.Ended, true
+		t.tracker.finish(c.split)
 	case !p.CaughtUp:
 		c.caught = time.Time{}
 	case c.caught.IsZero():
@@ -252,11 +281,11 @@ func (t *sourceTask) polled(ctx context.Context, p *dataflow.Polled) error {
 	return nil
 }
 
-// wake makes an idle split live again: it goes on from the source's watermark.
-// That is a decision of the clock.
+// wake makes an idle or ended split live again: it goes on from the source's
+// watermark. That is a decision of the clock.
 func (t *sourceTask) wake(c *splitClock, b arrow.RecordBatch) {
 	c.caught = time.Time{}
-	if c.status != checkpoint.Idle {
+	if c.status == checkpoint.Live {
 		return
 	}
 	c.status = checkpoint.Live
@@ -321,10 +350,10 @@ func (t *sourceTask) idleAfter() time.Duration {
 	return t.src.EventTime.IdleAfter
 }
 
-// advance judges idleness, updates the tracker and sends the task's watermark
-// if it has risen or its liveness has changed.
+// advance judges idleness, updates the tracker and sends the source's watermark
+// if it has risen.
 func (t *sourceTask) advance(ctx context.Context) error {
-	least, live, done := dataflow.MaxTime, false, true
+	done := true
 	after := t.idleAfter()
 	top := dataflow.MinTime
 	for _, c := range t.splits {
@@ -332,28 +361,25 @@ func (t *sourceTask) advance(ctx context.Context) error {
 			c.status = checkpoint.Idle
 		}
 		t.tracker.set(c.split, c.own(), c.status == checkpoint.Live)
-		if c.status == checkpoint.Live {
-			live = true
-			least = min(least, c.own())
-		}
-		done = done && (c.atUntil || c.status == checkpoint.Ended)
+		done = done && (c.atUntil || c.ended)
 		top = max(top, c.maxTime)
 	}
 	t.maxNow.Store(int64(top))
-	if done != t.lastDone {
+	if done != t.lastDone && t.stretch > 0 {
 		t.lastDone = done
-		t.status(sourceStatus{t, done})
+		t.status(sourceStatus{t, t.stretch, done})
 	}
-	wm := t.wm
-	if live {
-		wm = max(wm, least, t.raised)
+	t.plain = max(t.plain, min(t.tracker.get(), t.limit))
+	wm := t.plain
+	if t.final && t.tracker.allFinished() {
+		wm = dataflow.MaxTime
 	}
-	if wm == t.wm && live == !t.idle {
+	if wm <= t.wm {
 		return nil
 	}
-	t.wm, t.idle = wm, !live
-	t.wmNow.Store(int64(wm))
-	return t.outs.watermark(ctx, wm, t.idle)
+	t.wm = wm
+	t.wmNow.Store(int64(t.plain))
+	return t.outs.watermark(ctx, wm)
 }
 
 // barrier raises the watermark where asked, notes positions and sends the
@@ -364,9 +390,9 @@ func (t *sourceTask) barrier(ctx context.Context, c command) error {
 			return err
 		}
 	}
-	wm, idle := t.wm, t.idle
 	if c.kind == checkpoint.Drain {
-		if err := t.outs.watermark(ctx, dataflow.MaxTime, false); err != nil {
+		t.wm = dataflow.MaxTime
+		if err := t.outs.watermark(ctx, t.wm); err != nil {
 			return err
 		}
 	}
@@ -374,7 +400,7 @@ func (t *sourceTask) barrier(ctx context.Context, c command) error {
 		return err
 	}
 	r := t.chain.report(c.barrier.epoch)
-	r.source = &sourceReport{step: t.src.Name, watermark: wm, idle: idle, splits: map[dataflow.Split]*checkpoint.SplitState{}, skipped: t.skipped}
+	r.source = &sourceReport{step: t.src.Name, watermark: t.plain, sent: t.wm, splits: map[dataflow.Split]*checkpoint.SplitState{}, skipped: t.skipped}
 	for s, k := range t.splits {
 		r.source.splits[s] = &checkpoint.SplitState{Position: string(k.pos), MaxTime: k.maxTime, Floor: k.floor, Status: k.status}
 	}
@@ -385,28 +411,24 @@ func (t *sourceTask) barrier(ctx context.Context, c command) error {
 }
 
 // raise lifts the watermark to the one recorded with a commit. A split below it
-// was idle then, and is again.
+// was idle then, and is again. MaxTime means that the source was drained then.
 func (t *sourceTask) raise(ctx context.Context, w dataflow.Time) error {
-	t.tracker.raise(w)
-	live := false
-	for _, c := range t.splits {
-		if c.status == checkpoint.Live && c.own() < w {
-			c.status = checkpoint.Idle
+	if w != dataflow.MaxTime {
+		t.tracker.raise(w)
+		for _, c := range t.splits {
+			if c.status == checkpoint.Live && c.own() < w {
+				c.status = checkpoint.Idle
+			}
+			t.tracker.set(c.split, c.own(), c.status == checkpoint.Live)
 		}
-		live = live || c.status == checkpoint.Live
-		t.tracker.set(c.split, c.own(), c.status == checkpoint.Live)
+		t.plain = max(t.plain, w)
+		t.wmNow.Store(int64(t.plain))
 	}
-	t.raised = max(t.raised, w)
 	if w <= t.wm {
 		return nil
 	}
-	// Sent as live once, so that the watermark is taken; idleness follows.
-	t.wm, t.idle = w, !live
-	t.wmNow.Store(int64(w))
-	if err := t.outs.watermark(ctx, w, false); err != nil || live {
-		return err
-	}
-	return t.outs.watermark(ctx, w, true)
+	t.wm = w
+	return t.outs.watermark(ctx, w)
 }
 
 func asPos(b arrow.RecordBatch, col int) int64 {

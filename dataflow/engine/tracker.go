@@ -9,13 +9,17 @@ import (
 )
 
 // tracker holds the watermarks of all splits of one source, shared by its
-// tasks. Its watermark w is the least over the live splits and never falls; a
-// split that is found later or wakes up goes on from w, so that no window that
-// w has closed gets a row whose own stamp says that it is still open.
+// tasks. Its watermark w is the least over the live splits and never falls;
+// every task sends w. A split that is found later or wakes up goes on from w,
+// so that no window that w has closed gets a row whose own stamp says that it
+// is still open.
 type tracker struct {
-	mu     sync.Mutex
-	w      dataflow.Time
-	splits map[dataflow.Split]trackedSplit
+	mu       sync.Mutex
+	w        dataflow.Time
+	splits   map[dataflow.Split]trackedSplit
+	finished map[dataflow.Split]bool
+	// rise is called after w has risen, without the lock.
+	rise func()
 }
 
 type trackedSplit struct {
@@ -24,11 +28,23 @@ type trackedSplit struct {
 }
 
 func newTracker(w dataflow.Time) *tracker {
-	return &tracker{w: w, splits: map[dataflow.Split]trackedSplit{}}
+	return &tracker{w: w, splits: map[dataflow.Split]trackedSplit{}, finished: map[dataflow.Split]bool{}, rise: func() {}}
+}
+
+// register adds a split before anything runs: all of them, before the first set,
+// since w is a minimum over those that are known.
+func (t *tracker) register(s dataflow.Split, own dataflow.Time, live bool) {
+	t.splits[s] = trackedSplit{own, live}
 }
 
 // set notes a split's own watermark.
 func (t *tracker) set(s dataflow.Split, own dataflow.Time, live bool) {
+	if t.note(s, own, live) {
+		t.rise()
+	}
+}
+
+func (t *tracker) note(s dataflow.Split, own dataflow.Time, live bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.splits[s] = trackedSplit{own, live}
@@ -39,9 +55,38 @@ func (t *tracker) set(s dataflow.Split, own dataflow.Time, live bool) {
 			least = min(least, x.own)
 		}
 	}
-	if any && least > t.w {
-		t.w = least
+	if !any || least <= t.w {
+		return false
 	}
+	t.w = least
+	return true
+}
+
+// get returns the source's watermark.
+func (t *tracker) get() dataflow.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w
+}
+
+// finish notes that a split will never give another row and says whether all
+// have said so.
+func (t *tracker) finish(s dataflow.Split) bool {
+	t.mu.Lock()
+	t.finished[s] = true
+	all := len(t.finished) == len(t.splits)
+	t.mu.Unlock()
+	if all {
+		t.rise()
+	}
+	return all
+}
+
+// allFinished says whether no split will ever give another row.
+func (t *tracker) allFinished() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.splits) > 0 && len(t.finished) == len(t.splits)
 }
 
 // join registers a split as live and returns the floor of its stamps.
@@ -50,6 +95,7 @@ func (t *tracker) join(s dataflow.Split, own dataflow.Time) dataflow.Time {
 	defer t.mu.Unlock()
 	floor := t.w
 	t.splits[s] = trackedSplit{max(own, floor), true}
+	delete(t.finished, s)
 	return floor
 }
 
@@ -71,8 +117,8 @@ type splitClock struct {
 	bound   time.Duration
 	// caught is when the split was first seen to be caught up; zero: it is not.
 	caught time.Time
-	// atUntil: nothing more is read of it in this stretch.
-	atUntil bool
+	// atUntil: nothing more is read of it in this stretch; ended: in this run.
+	atUntil, ended bool
 	// replay holds clock decisions still to be repeated, by position.
 	replay []dataflow.ClockDecision
 }
