@@ -367,7 +367,7 @@ func (g *dedupRig) play(r *rand.Rand, splits [][]dedupRow, disorder int64) {
 			base             dataflow.Counts
 		}
 		at := memo{slices.Clone(next), slices.Clone(own), wm, len(g.out), len(g.late), len(g.order), g.fed, g.counts()}
-		for range 1 + r.IntN(20) {
+		for range 1 + r.IntN(30) {
 			s := r.IntN(len(splits))
 			if r.IntN(3) > 0 {
 				s = favourite
@@ -397,7 +397,7 @@ func (g *dedupRig) play(r *rand.Rand, splits [][]dedupRow, disorder int64) {
 				g.watermark(wm)
 			}
 		}
-		if r.IntN(5) == 0 { // The epoch fails and is read again.
+		if r.IntN(6) == 0 { // The epoch fails and is read again.
 			g.end()
 			g.store.Reset()
 			next, own, wm = at.next, at.own, at.wm
@@ -408,7 +408,7 @@ func (g *dedupRig) play(r *rand.Rand, splits [][]dedupRow, disorder int64) {
 			continue
 		}
 		g.barrier()
-		if r.IntN(2) == 0 {
+		if r.IntN(3) == 0 {
 			g.end()
 			dedupMust(g.t, g.store.Close())
 			g.start(1+r.IntN(3), wm)
@@ -486,14 +486,17 @@ func TestDedupInEventOrderGivesTheSameForEveryInterleaving(t *testing.T) {
 	for range 3 {
 		within := []int64{1000, 2_000_000, 50_000_000}[r.IntN(3)]
 		step := max(within/[]int64{1, 20, 200}[r.IntN(3)], 1)
-		splits := dedupSplits(r, 2+r.IntN(4), 1200, 1+r.IntN(400), step, within/2+r.Int64N(within+1), within)
+		splits := dedupSplits(r, 2+r.IntN(4), 800, 1+r.IntN(400), step, within/2+r.Int64N(within+1), within)
 		var all []dedupRow
 		for _, s := range splits {
 			all = append(all, s...)
 		}
 		want, late, dups := dedupModel(dedupStampOrder(all), within)
-		for range 3 {
+		for i := range 3 {
 			g := newDedupRig(t, DedupConfig{Key: []string{"device", "seq"}, Within: component.Duration(within * 1000), Order: orderEvent})
+			if i > 0 {
+				g.alloc = memory.NewGoAllocator() // The checked one is slow.
+			}
 			g.play(r, splits, within/2+within)
 			dedupDiff(t, "passed", dedupStampOrder(g.out), want)
 			dedupDiff(t, "late", dedupStampOrder(g.late), dedupStampOrder(late))

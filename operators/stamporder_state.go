@@ -22,9 +22,12 @@ import (
 //	'h' 'b' number (8, big endian) = rows: a table of splits, then an Arrow IPC stream
 //	'h' 'w'                        = the watermark (8) up to which rows were taken
 //
-// Rows are written once, at the first barrier at which they wait, and removed
-// when all that were written with them are gone. Those of them that were taken
-// meanwhile are known by the watermark: their stamp is below it.
+// Rows are written at the first barrier at which they wait. What is written at
+// one barrier is a set; it is removed when all of its rows are gone. Those of
+// them that were taken before are known by the watermark: their stamp is below
+// it. A new set takes over the rows of the sets before it that are not larger,
+// so that there are few sets, and a row is written again only as often as its
+// set has doubled.
 //
 // The table of splits names the numbers in the column _split, which are of one
 // process only: uvarint count, then per split uvarint number, source and split,
@@ -43,12 +46,12 @@ type stampState struct {
 	next     uint64        // number of the next blob
 	blobs    [state.NumGroups]int
 	marks    [state.NumGroups]dataflow.Time // as in the KV
+	sets     []*stampSaved                  // oldest first, each larger than the next when that was written
 }
 
-// stampSaved is what was written together: it goes when the last of its runs is
-// gone.
+// stampSaved is a set: what was written together.
 type stampSaved struct {
-	runs int
+	runs int // those of which rows are left
 	keys []stampKey
 }
 
@@ -63,10 +66,16 @@ func (k stampKey) bytes() []byte {
 
 // save writes the runs that are not in the state yet, and the watermark.
 func (o *stampOrder) save() error {
-	var fresh []*stampRun
-	for _, r := range o.runs {
-		if r.saved == nil {
-			fresh = append(fresh, r)
+	fresh, rows := o.runsOf(nil)
+	for sets := o.state.sets; len(fresh) > 0 && len(sets) > 0; sets = o.state.sets {
+		last := sets[len(sets)-1]
+		more, n := o.runsOf(last)
+		if n > rows {
+			break
+		}
+		fresh, rows = append(fresh, more...), rows+n
+		if err := o.drop(last); err != nil {
+			return err
 		}
 	}
 	if len(fresh) > 0 {
@@ -86,6 +95,18 @@ func (o *stampOrder) save() error {
 		o.state.marks[g] = o.state.released
 	}
 	return nil
+}
+
+// runsOf returns the runs that were saved in set, and how many rows are left of
+// them.
+func (o *stampOrder) runsOf(set *stampSaved) (runs []*stampRun, rows int64) {
+	for _, r := range o.runs {
+		if r.saved == set {
+			runs = append(runs, r)
+			rows += int64(len(r.stamps) - r.next)
+		}
+	}
+	return runs, rows
 }
 
 // saveRuns writes what is left of runs, one blob per key group.
@@ -121,6 +142,7 @@ func (o *stampOrder) saveRuns(runs []*stampRun) error {
 		from = to
 	}
 	o.state.next++
+	o.state.sets = append(o.state.sets, saved)
 	for _, r := range runs {
 		r.saved = saved
 	}
@@ -182,7 +204,7 @@ func (o *stampOrder) splitTable(b arrow.RecordBatch) []byte {
 	return head
 }
 
-// forget removes what was saved with r once all of it is gone.
+// forget counts r out of its set, which goes with its last run.
 func (o *stampOrder) forget(r *stampRun) error {
 	if r.saved == nil {
 		return nil
@@ -190,7 +212,13 @@ func (o *stampOrder) forget(r *stampRun) error {
 	if r.saved.runs--; r.saved.runs > 0 {
 		return nil
 	}
-	for _, k := range r.saved.keys {
+	return o.drop(r.saved)
+}
+
+// drop removes a set from the state.
+func (o *stampOrder) drop(set *stampSaved) error {
+	o.state.sets = slices.DeleteFunc(o.state.sets, func(s *stampSaved) bool { return s == set })
+	for _, k := range set.keys {
 		if err := o.env.State.Delete(k.group, k.bytes()); err != nil {
 			return fmt.Errorf("remove rows that waited: %w", err)
 		}
@@ -210,6 +238,8 @@ func (o *stampOrder) restore(schema *arrow.Schema) error {
 	o.state.released = dataflow.MinTime
 	saved := &stampSaved{runs: 1}
 	var batches []arrow.RecordBatch
+	var left []int32 // the rows of all batches that were not yet taken
+	total := 0
 	defer func() {
 		for _, b := range batches {
 			b.Release()
@@ -223,9 +253,15 @@ func (o *stampOrder) restore(schema *arrow.Schema) error {
 		o.state.marks[g] = mark
 		err = o.env.State.Scan(g, stampBlobs, stampBlobsE, func(k, v []byte) error {
 			key := stampKey{group: g, number: binary.BigEndian.Uint64(k[len(stampBlobs):])}
-			b, err := o.restoreBlob(schema, v, mark)
+			b, err := o.restoreBlob(schema, v)
 			if err != nil {
 				return fmt.Errorf("rows %d of key group %d: %w", key.number, g, err)
+			}
+			for _, s := range b.Column(o.cols.stamp).(*array.Int64).Int64Values() {
+				if dataflow.Time(s) >= mark {
+					left = append(left, int32(total))
+				}
+				total++
 			}
 			batches = append(batches, b)
 			saved.keys = append(saved.keys, key)
@@ -245,15 +281,23 @@ func (o *stampOrder) restore(schema *arrow.Schema) error {
 		return err
 	}
 	defer all.Release()
+	if len(left) < total {
+		some, err := dataflow.TakeBatch(o.env.Alloc, all, left)
+		if err != nil {
+			return err
+		}
+		defer some.Release()
+		all = some
+	}
 	o.env.Fates.Held.Add(all.NumRows())
 	r, err := o.add(all)
 	if err != nil {
 		return err
 	}
 	if r == nil { // All of them were taken before the last barrier.
-		return o.forget(&stampRun{saved: saved})
+		return o.drop(saved)
 	}
-	r.saved = saved
+	r.saved, o.state.sets = saved, []*stampSaved{saved}
 	return nil
 }
 
@@ -271,9 +315,9 @@ func (o *stampOrder) restoreMark(group int) (dataflow.Time, error) {
 	return dataflow.Time(binary.BigEndian.Uint64(v)), nil
 }
 
-// restoreBlob reads the rows of one blob that were not yet taken at mark, with
-// this process's numbers for splits. The caller owns the batch.
-func (o *stampOrder) restoreBlob(schema *arrow.Schema, v []byte, mark dataflow.Time) (arrow.RecordBatch, error) {
+// restoreBlob reads the rows of one blob, with this process's numbers for
+// splits. The caller owns the batch.
+func (o *stampOrder) restoreBlob(schema *arrow.Schema, v []byte) (arrow.RecordBatch, error) {
 	ids, rest, err := o.readSplitTable(v)
 	if err != nil {
 		return nil, err
@@ -295,15 +339,7 @@ func (o *stampOrder) restoreBlob(schema *arrow.Schema, v []byte, mark dataflow.T
 		cols[o.cols.split] = renumber(o.env.Alloc, b.Column(o.cols.split).(*array.Int32), ids)
 		defer cols[o.cols.split].Release()
 	}
-	whole := array.NewRecordBatch(schema, cols, b.NumRows())
-	defer whole.Release()
-	var left []int32
-	for i, s := range b.Column(o.cols.stamp).(*array.Int64).Int64Values() {
-		if dataflow.Time(s) >= mark {
-			left = append(left, int32(i))
-		}
-	}
-	return dataflow.TakeBatch(o.env.Alloc, whole, left)
+	return array.NewRecordBatch(schema, cols, b.NumRows()), nil
 }
 
 func sameFields(a, b *arrow.Schema) bool {
