@@ -236,3 +236,22 @@ func parseBool(s string) (bool, *dataflow.Bad) {
 	}
 	return false, notA("boolean", s)
 }
+
+func numberText(t typ, v *vec) func(dst []byte, i int) []byte {
+	switch t.k {
+	case kInt32:
+		x := of[int32](v)
+		return func(dst []byte, i int) []byte { return strconv.AppendInt(dst, int64(x[i]), 10) }
+	case kInt64:
+		x := of[int64](v)
+		return func(dst []byte, i int) []byte { return strconv.AppendInt(dst, x[i], 10) }
+	case kFloat32:
+		x := of[float32](v)
+		return func(dst []byte, i int) []byte { return appendFloat(dst, float64(x[i]), 32) }
+	case kFloat64:
+		x := of[float64](v)
+		return func(dst []byte, i int) []byte { return appendFloat(dst, x[i], 64) }
+	}
+	x := of[dec](v)
+	return func(dst []byte, i int) []byte { return appendDec(dst, x[i], t.s) }
+}

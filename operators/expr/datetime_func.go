@@ -1,0 +1,404 @@
+package expr
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+func init() {
+	ts, tz, iv, dt, tm := kTimestamp, kTimestampTZ, kInterval, kDate, kTime
+	one := func(name string, args []kind, ret kind, k kernel) {
+		register(function{name: name, args: args, ret: ret, fails: true, kernel: k})
+	}
+	for _, k := range []kind{ts, tz} {
+		one("+", []kind{k, iv}, k, plusInterval(1))
+		one("-", []kind{k, iv}, k, plusInterval(-1))
+		one("-", []kind{k, k}, iv, minusTimestamp)
+		register(function{name: "+", args: []kind{iv, k}, ret: k, fails: true, kernel: swapArgs(plusInterval(1))})
+		one("date_trunc", []kind{kString, k}, k, truncKernel)
+		one("date_bin", []kind{iv, k, k}, k, binKernel)
+	}
+	one("-", []kind{ts, tz}, iv, minusTimestamp)
+	functions["-"][len(functions["-"])-1].as = []kind{tz, tz}
+	one("+", []kind{dt, iv}, ts, plusInterval(1))
+	one("-", []kind{dt, iv}, ts, plusInterval(-1))
+	for _, op := range []string{"+", "-"} {
+		for _, f := range functions[op] {
+			if len(f.args) == 2 && f.args[0] == dt && f.args[1] == iv {
+				f.as = []kind{ts, iv}
+			}
+		}
+	}
+	register(function{name: "+", args: []kind{iv, dt}, as: []kind{iv, ts}, ret: ts, fails: true, kernel: swapArgs(plusInterval(1))})
+	one("+", []kind{dt, kInt32}, dt, plusDays(1))
+	one("-", []kind{dt, kInt32}, dt, plusDays(-1))
+	register(function{name: "+", args: []kind{kInt32, dt}, ret: dt, fails: true, kernel: swapArgs(plusDays(1))})
+	one("-", []kind{dt, dt}, kInt32, minusDate)
+	one("+", []kind{dt, tm}, ts, datePlusTime)
+	register(function{name: "+", args: []kind{tm, dt}, ret: ts, fails: true, kernel: swapArgs(datePlusTime)})
+	one("+", []kind{tm, iv}, tm, timePlus(1))
+	one("-", []kind{tm, iv}, tm, timePlus(-1))
+	register(function{name: "+", args: []kind{iv, tm}, ret: tm, fails: true, kernel: swapArgs(timePlus(1))})
+	one("-", []kind{tm, tm}, iv, func(c *call, out *vec, a []*vec) {
+		x, y, r := of[int64](a[0]), of[int64](a[1]), grow[interval](out, c.n)
+		mx, my := a[0].mask(), a[1].mask()
+		for i := range r {
+			r[i] = interval{us: x[i&mx] - y[i&my]}
+		}
+	})
+	one("date_trunc", []kind{kString, iv}, iv, truncIntervalKernel)
+	one("date_trunc", []kind{kString, tz, kString}, tz, truncKernel)
+	one("timezone", []kind{kString, tz}, ts, zoneKernel(zone.toLocal))
+	one("timezone", []kind{kString, ts}, tz, zoneKernel(zone.toUTC))
+	one("timezone", []kind{iv, tz}, ts, zoneKernel(zone.toLocal))
+	one("timezone", []kind{iv, ts}, tz, zoneKernel(zone.toUTC))
+	one("to_timestamp", []kind{kFloat64}, tz, toTimestampKernel)
+	register(function{name: "make_date", args: []kind{kInt32, kInt32, kInt32}, ret: dt, fails: true, kernel: makeDateKernel})
+}
+
+func swapArgs(k kernel) kernel {
+	return func(c *call, out *vec, a []*vec) { k(c, out, []*vec{a[1], a[0]}) }
+}
+
+func outOfTime(c *call, i int, what string) { c.fail(i, badRange, "%s out of range", what) }
+
+func plusInterval(sign int32) kernel {
+	return func(c *call, out *vec, a []*vec) {
+		x, y, r := of[int64](a[0]), of[interval](a[1]), grow[int64](out, c.n)
+		mx, my := a[0].mask(), a[1].mask()
+		for i := range r {
+			v := y[i&my]
+			if sign < 0 {
+				v = interval{-v.months, -v.days, -v.us}
+			}
+			t, ok := addInterval(x[i&mx], v)
+			r[i] = t
+			if !ok {
+				outOfTime(c, i, "timestamp")
+			}
+		}
+	}
+}
+
+// minusTimestamp gives days and time, never months.
+func minusTimestamp(c *call, out *vec, a []*vec) {
+	x, y, r := of[int64](a[0]), of[int64](a[1]), grow[interval](out, c.n)
+	mx, my := a[0].mask(), a[1].mask()
+	for i := range r {
+		p, q := x[i&mx], y[i&my]
+		d := p - q
+		if (p^q)&(p^d) < 0 {
+			outOfTime(c, i, "interval")
+			d = 0
+		}
+		r[i] = interval{days: int32(d / dayUS), us: d % dayUS}
+	}
+}
+
+func plusDays(sign int64) kernel {
+	return func(c *call, out *vec, a []*vec) {
+		x, y, r := of[int32](a[0]), of[int32](a[1]), grow[int32](out, c.n)
+		mx, my := a[0].mask(), a[1].mask()
+		for i := range r {
+			d := int64(x[i&mx]) + sign*int64(y[i&my])
+			r[i] = int32(d)
+			if d < minDate || d > maxDate {
+				outOfTime(c, i, "date")
+			}
+		}
+	}
+}
+
+func minusDate(c *call, out *vec, a []*vec) {
+	x, y, r := of[int32](a[0]), of[int32](a[1]), grow[int32](out, c.n)
+	mx, my := a[0].mask(), a[1].mask()
+	for i := range r {
+		r[i] = x[i&mx] - y[i&my]
+	}
+}
+
+func datePlusTime(c *call, out *vec, a []*vec) {
+	x, y, r := of[int32](a[0]), of[int64](a[1]), grow[int64](out, c.n)
+	mx, my := a[0].mask(), a[1].mask()
+	for i := range r {
+		d := int64(x[i&mx])
+		if d >= endTS/dayUS {
+			outOfTime(c, i, "timestamp")
+			continue
+		}
+		r[i] = d*dayUS + y[i&my]
+		if !validTS(r[i]) {
+			outOfTime(c, i, "timestamp")
+		}
+	}
+}
+
+func timePlus(sign int64) kernel {
+	return func(c *call, out *vec, a []*vec) {
+		x, y, r := of[int64](a[0]), of[interval](a[1]), grow[int64](out, c.n)
+		mx, my := a[0].mask(), a[1].mask()
+		for i := range r {
+			r[i] = floorMod(x[i&mx]+sign*(y[i&my].us%dayUS), dayUS)
+		}
+	}
+}
+
+// dateUnit names a field of a date or time as PostgreSQL does, plurals included.
+func dateUnit(s string) string {
+	s = strings.ToLower(s)
+	switch s {
+	case "us", "usec", "usecs", "useconds", "microsecon", "microsecond":
+		return "microseconds"
+	case "ms", "msec", "msecs", "mseconds", "millisecon", "millisecond":
+		return "milliseconds"
+	case "s", "sec", "secs", "seconds":
+		return "second"
+	case "m", "min", "mins", "minutes":
+		return "minute"
+	case "h", "hr", "hrs", "hours":
+		return "hour"
+	case "d", "days":
+		return "day"
+	case "w", "weeks":
+		return "week"
+	case "mon", "mons", "months":
+		return "month"
+	case "qtr", "quarters":
+		return "quarter"
+	case "y", "yr", "yrs", "years":
+		return "year"
+	case "decades", "dec", "decs":
+		return "decade"
+	case "centuries", "c", "cent":
+		return "century"
+	case "millennia", "mil", "mils", "millenium":
+		return "millennium"
+	}
+	return s
+}
+
+// truncDays cuts a day to the start of a unit; ok is false for a unit of less
+// than a week.
+func truncDays(unit string, days int64) (int64, bool) {
+	y, m, _ := dateOf(days)
+	// Years before 1 count down from 0; decades, centuries and millennia are cut
+	// as PostgreSQL cuts them.
+	switch unit {
+	case "week":
+		return days - isoWeekday(days) + 1, true
+	case "month":
+		return daysOf(y, m, 1), true
+	case "quarter":
+		return daysOf(y, (m-1)/3*3+1, 1), true
+	case "year":
+		return daysOf(y, 1, 1), true
+	case "decade":
+		return daysOf(floorDiv(y, 10)*10, 1, 1), true
+	case "century":
+		return daysOf(floorDiv(y-1, 100)*100+1, 1, 1), true
+	case "millennium":
+		return daysOf(floorDiv(y-1, 1000)*1000+1, 1, 1), true
+	}
+	return days, false
+}
+
+// truncTimestamp cuts a local time; ok is false for an unknown unit.
+func truncTimestamp(unit string, us int64) (int64, bool) {
+	switch unit {
+	case "microseconds":
+		return us, true
+	case "milliseconds":
+		return us - floorMod(us, 1000), true
+	case "second":
+		return us - floorMod(us, secUS), true
+	case "minute":
+		return us - floorMod(us, minUS), true
+	case "hour":
+		return us - floorMod(us, hourUS), true
+	case "day":
+		return us - floorMod(us, dayUS), true
+	}
+	d, ok := truncDays(unit, floorDiv(us, dayUS))
+	return d * dayUS, ok
+}
+
+func truncKernel(c *call, out *vec, a []*vec) {
+	x, r := of[int64](a[1]), grow[int64](out, c.n)
+	mu, mx := a[0].mask(), a[1].mask()
+	unit, last := "", ""
+	for i := range r {
+		if s := a[0].text(i & mu); i == 0 || s != last {
+			unit, last = dateUnit(s), s
+		}
+		us := x[i&mx]
+		var z zone
+		if len(a) > 2 && c.counts(i) {
+			name := a[2].text(i & a[2].mask())
+			var ok bool
+			if z, ok = zoneNamed(name); !ok {
+				c.fail(i, badArgument, "unknown time zone %q", name)
+				continue
+			}
+			us = z.toLocal(us)
+		}
+		t, ok := truncTimestamp(unit, us)
+		if !ok {
+			c.fail(i, badArgument, "unknown unit %q", last)
+		}
+		if len(a) > 2 {
+			if isTimeUnit(unit) { // below a day the offset stays
+				t = x[i&mx] - (us - t)
+			} else {
+				t = z.toUTC(t)
+			}
+		}
+		r[i] = t
+		if !validTS(t) {
+			outOfTime(c, i, "timestamp")
+		}
+	}
+}
+
+func isTimeUnit(unit string) bool {
+	switch unit {
+	case "microseconds", "milliseconds", "second", "minute", "hour":
+		return true
+	}
+	return false
+}
+
+func truncIntervalKernel(c *call, out *vec, a []*vec) {
+	x, r := of[interval](a[1]), grow[interval](out, c.n)
+	mu, mx := a[0].mask(), a[1].mask()
+	for i := range r {
+		unit := dateUnit(a[0].text(i & mu))
+		v, ok := truncInterval(unit, x[i&mx])
+		r[i] = v
+		if !ok {
+			c.fail(i, badArgument, "unknown unit %q of an interval", unit)
+		}
+	}
+}
+
+// truncInterval cuts towards zero.
+func truncInterval(unit string, v interval) (interval, bool) {
+	cut := func(n int32) (interval, bool) { return interval{months: v.months / n * n}, true }
+	cutUS := func(n int64) (interval, bool) { return interval{v.months, v.days, v.us / n * n}, true }
+	switch unit {
+	case "millennium":
+		return cut(12000)
+	case "century":
+		return cut(1200)
+	case "decade":
+		return cut(120)
+	case "year":
+		return cut(12)
+	case "quarter":
+		return cut(3)
+	case "month":
+		return cut(1)
+	case "day":
+		return interval{months: v.months, days: v.days}, true
+	case "hour":
+		return cutUS(hourUS)
+	case "minute":
+		return cutUS(minUS)
+	case "second":
+		return cutUS(secUS)
+	case "milliseconds":
+		return cutUS(1000)
+	case "microseconds":
+		return v, true
+	}
+	return v, false
+}
+
+func binKernel(c *call, out *vec, a []*vec) {
+	w, x, o, r := of[interval](a[0]), of[int64](a[1]), of[int64](a[2]), grow[int64](out, c.n)
+	mw, mx, mo := a[0].mask(), a[1].mask(), a[2].mask()
+	for i := range r {
+		v, us, origin := w[i&mw], x[i&mx], o[i&mo]
+		r[i] = us
+		stride := int64(v.days)*dayUS + v.us
+		switch {
+		case v.months != 0:
+			c.fail(i, badArgument, "date_bin takes no months or years")
+		case stride <= 0:
+			c.fail(i, badArgument, "the stride of date_bin must be greater than zero")
+		default:
+			r[i] = origin + floorDiv(us-origin, stride)*stride
+		}
+	}
+}
+
+// zoneKernel moves a time by a zone: a name or an interval.
+func zoneKernel(move func(z zone, us int64) int64) kernel {
+	return func(c *call, out *vec, a []*vec) {
+		x, r := of[int64](a[1]), grow[int64](out, c.n)
+		mz, mx := a[0].mask(), a[1].mask()
+		var z zone
+		last, known := "", false
+		for i := range r {
+			r[i] = 0
+			if !c.counts(i) {
+				continue
+			}
+			if c.node.args[0].typ.k == kInterval {
+				v := of[interval](a[0])[i&mz]
+				if v.months != 0 || v.days != 0 {
+					c.fail(i, badArgument, "an interval that is a zone has no months or days")
+					continue
+				}
+				z = zone{offset: v.us / secUS}
+			} else if s := a[0].text(i & mz); !known || s != last {
+				var ok bool
+				if z, ok = zoneNamed(s); !ok {
+					c.fail(i, badArgument, "unknown time zone %q", s)
+					continue
+				}
+				last, known = s, true
+			}
+			r[i] = move(z, x[i&mx])
+			if !validTS(r[i]) {
+				outOfTime(c, i, "timestamp")
+			}
+		}
+	}
+}
+
+func toTimestampKernel(c *call, out *vec, a []*vec) {
+	x, r := of[float64](a[0]), grow[int64](out, c.n)
+	m := a[0].mask()
+	for i := range r {
+		f := x[i&m]
+		if !(f >= float64(minTS)/1e6 && f < float64(endTS)/1e6) {
+			r[i] = 0
+			outOfTime(c, i, fmt.Sprintf("timestamp %v", f))
+			continue
+		}
+		r[i] = int64(math.RoundToEven(f * 1e6))
+	}
+}
+
+func makeDateKernel(c *call, out *vec, a []*vec) {
+	y, m, d, r := of[int32](a[0]), of[int32](a[1]), of[int32](a[2]), grow[int32](out, c.n)
+	for i := range r {
+		yy, mm, dd := int64(y[i&a[0].mask()]), int64(m[i&a[1].mask()]), int64(d[i&a[2].mask()])
+		if yy < 0 {
+			yy++
+		} else if yy == 0 {
+			yy = 1 << 40
+		}
+		if yy > 1<<30 || mm < 1 || mm > 12 || dd < 1 || dd > monthLength(yy, mm) {
+			r[i] = 0
+			c.fail(i, badRange, "date out of range")
+			continue
+		}
+		days := daysOf(yy, mm, dd)
+		r[i] = int32(days)
+		if days < minDate || days > maxDate {
+			outOfTime(c, i, "date")
+		}
+	}
+}

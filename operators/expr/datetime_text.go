@@ -1,0 +1,330 @@
+package expr
+
+import (
+	"strconv"
+	"strings"
+
+	"frazil/dataflow"
+)
+
+// moment is what a text of a date and time says.
+type moment struct {
+	days, us int64 // date, time of day
+	hasTime  bool
+	zoned    bool
+	offset   int64  // seconds east of UTC, if zone is ""
+	zone     string // a zone's name
+}
+
+// scanner reads the parts of a date or interval.
+type scanner struct {
+	s string
+	i int
+}
+
+func (p *scanner) more() bool { return p.i < len(p.s) }
+
+func (p *scanner) peek() byte {
+	if p.more() {
+		return p.s[p.i]
+	}
+	return 0
+}
+
+func (p *scanner) accept(set string) bool {
+	if p.more() && strings.IndexByte(set, p.s[p.i]) >= 0 {
+		p.i++
+		return true
+	}
+	return false
+}
+
+func (p *scanner) space() bool {
+	start := p.i
+	for p.accept(" \t\n\v\f\r") {
+	}
+	return p.i > start
+}
+
+// digits reads a run of digits, at most 18.
+func (p *scanner) digits() (int64, int) {
+	start := p.i
+	var v int64
+	for p.more() && digit(p.s[p.i]) && p.i-start < 18 {
+		v = v*10 + int64(p.s[p.i]-'0')
+		p.i++
+	}
+	return v, p.i - start
+}
+
+func (p *scanner) word() string {
+	start := p.i
+	for p.more() && (p.s[p.i]|0x20 >= 'a' && p.s[p.i]|0x20 <= 'z') {
+		p.i++
+	}
+	return p.s[start:p.i]
+}
+
+// fraction reads digits behind a point as microseconds, a half to even.
+func (p *scanner) fraction() int64 {
+	var us int64
+	scale := int64(100000)
+	start := p.i
+	for p.more() && digit(p.s[p.i]) {
+		us += int64(p.s[p.i]-'0') * scale
+		scale /= 10
+		p.i++
+	}
+	if rest := p.s[start:p.i]; len(rest) > 6 {
+		tie := strings.TrimRight(rest[7:], "0") == "" && rest[6] == '5'
+		if rest[6] >= '5' && (!tie || us%2 == 1) {
+			us++
+		}
+	}
+	return us
+}
+
+const isoHint = ": expected ISO 8601, as 2024-01-31 or 2024-01-31 12:30:00+00"
+
+// parseMoment reads a date, a date with a time, or, with timeOnly, a time.
+func parseMoment(what, s string, timeOnly bool) (moment, *dataflow.Bad) {
+	var m moment
+	wrong := func() (moment, *dataflow.Bad) {
+		b := notA(what, s)
+		if !timeOnly {
+			b.Detail += isoHint
+		}
+		return m, b
+	}
+	p := &scanner{s: trimSpace(s)}
+	switch strings.ToLower(p.s) {
+	case "epoch":
+		if !timeOnly {
+			return m, nil
+		}
+	case "infinity", "-infinity", "+infinity":
+		return m, badf(badRange, "there is no infinite "+what+" here")
+	}
+	if !timeOnly {
+		ok, inRange := p.date(&m)
+		if !ok {
+			return wrong()
+		}
+		if !inRange {
+			return m, badf(badRange, "date out of range: "+strconv.Quote(s))
+		}
+		sep := p.space()
+		if !sep {
+			sep = p.accept("Tt")
+		}
+		if !p.more() {
+			return m, nil
+		}
+		if !sep || !digit(p.peek()) {
+			if ok := p.tail(&m); !ok {
+				return wrong()
+			}
+			return m, nil
+		}
+	}
+	ok, inRange := p.time(&m)
+	if ok && inRange {
+		ok = p.tail(&m)
+	}
+	if !ok {
+		return wrong()
+	}
+	if !inRange {
+		return m, badf(badRange, "time out of range: "+strconv.Quote(s))
+	}
+	return m, nil
+}
+
+// date reads Y-M-D or YYYYMMDD.
+func (p *scanner) date(m *moment) (ok, inRange bool) {
+	y, n := p.digits()
+	var mon, day int64
+	switch sep := p.peek(); {
+	case n == 8 && sep != '-' && sep != '/':
+		y, mon, day = y/10000, y/100%100, y%100
+	case n < 3 || n > 7 || !p.accept("-/"):
+		return false, false
+	default:
+		var k int
+		if mon, k = p.digits(); k == 0 || k > 2 || !p.accept(string(sep)) {
+			return false, false
+		}
+		if day, k = p.digits(); k == 0 || k > 2 {
+			return false, false
+		}
+	}
+	if y == 0 || mon < 1 || mon > 12 || day < 1 || day > monthLength(y, mon) {
+		return true, false
+	}
+	m.days = daysOf(y, mon, day)
+	return true, true
+}
+
+// time reads H:M[:S[.f]], HHMM or HHMMSS[.f], and am or pm.
+func (p *scanner) time(m *moment) (ok, inRange bool) {
+	h, n := p.digits()
+	var mi, sec, us int64
+	switch {
+	case n == 4 && p.peek() != ':':
+		h, mi = h/100, h%100
+	case n == 6 && p.peek() != ':':
+		h, mi, sec = h/10000, h/100%100, h%100
+		if p.accept(".") {
+			us = p.fraction()
+		}
+	case n < 1 || n > 2 || !p.accept(":"):
+		return false, false
+	default:
+		var k int
+		if mi, k = p.digits(); k == 0 || k > 2 {
+			return false, false
+		}
+		if p.accept(":") {
+			if sec, k = p.digits(); k == 0 || k > 2 {
+				return false, false
+			}
+			if p.accept(".") {
+				us = p.fraction()
+			}
+		}
+	}
+	mark := p.i
+	p.space()
+	switch half := strings.ToLower(p.word()); half {
+	case "am", "pm":
+		if h < 1 || h > 12 {
+			return true, false
+		}
+		h %= 12
+		if half == "pm" {
+			h += 12
+		}
+	default:
+		p.i = mark
+	}
+	m.us = h*hourUS + mi*minUS + sec*secUS + us
+	m.hasTime = true
+	return true, mi < 60 && sec <= 60 && m.us <= dayUS
+}
+
+// tail reads what may follow: a zone and BC or AD.
+func (p *scanner) tail(m *moment) bool {
+	p.space()
+	if p.more() && !p.era(m) && !p.zoneOf(m) {
+		return false
+	}
+	p.space()
+	if p.more() && !p.era(m) {
+		return false
+	}
+	return !p.more()
+}
+
+func (p *scanner) era(m *moment) bool {
+	switch rest := strings.ToLower(p.s[p.i:]); rest {
+	case "bc":
+		y, mon, d := dateOf(m.days)
+		m.days = daysOf(1-y, mon, d)
+		p.i = len(p.s)
+		return true
+	case "ad":
+		p.i = len(p.s)
+		return true
+	}
+	return false
+}
+
+// zoneOf reads Z, +HH, +HHMM, +HH:MM, +HH:MM:SS or a name.
+func (p *scanner) zoneOf(m *moment) bool {
+	m.zoned = true
+	if p.peek() == '+' || p.peek() == '-' {
+		off, ok := p.offset()
+		m.offset = off
+		return ok
+	}
+	start := p.i
+	for p.more() && p.s[p.i] != ' ' {
+		p.i++
+	}
+	m.zone = p.s[start:p.i]
+	if strings.EqualFold(m.zone, "z") {
+		m.zone = ""
+	}
+	return true
+}
+
+func (p *scanner) offset() (int64, bool) {
+	neg := p.peek() == '-'
+	p.i++
+	h, n := p.digits()
+	var mi, sec int64
+	switch {
+	case n == 4:
+		h, mi = h/100, h%100
+	case n < 1 || n > 2:
+		return 0, false
+	case p.accept(":"):
+		if mi, n = p.digits(); n != 2 {
+			return 0, false
+		}
+		if p.accept(":") {
+			if sec, n = p.digits(); n != 2 {
+				return 0, false
+			}
+		}
+	}
+	if h > 15 || mi > 59 || sec > 59 {
+		return 0, false
+	}
+	off := h*3600 + mi*60 + sec
+	if neg {
+		off = -off
+	}
+	return off, true
+}
+
+func parseDate(s string) (int32, *dataflow.Bad) {
+	m, bad := parseMoment("date", s, false)
+	if bad == nil && (m.days < minDate || m.days > maxDate) {
+		bad = badf(badRange, "date out of range: "+strconv.Quote(s))
+	}
+	return int32(m.days), bad
+}
+
+func parseTime(s string) (int64, *dataflow.Bad) {
+	m, bad := parseMoment("time", s, true)
+	return m.us, bad
+}
+
+func parseTimestamp(s string, zoned bool) (int64, *dataflow.Bad) {
+	what := "timestamp"
+	if zoned {
+		what = "timestamptz"
+	}
+	m, bad := parseMoment(what, s, false)
+	if bad != nil {
+		return 0, bad
+	}
+	if m.days > 1<<27 || m.days < -1<<27 {
+		return 0, badf(badRange, what+" out of range: "+strconv.Quote(s))
+	}
+	us := m.days*dayUS + m.us
+	if zoned && m.zone != "" {
+		z, ok := zoneNamed(m.zone)
+		if !ok {
+			return 0, badf(badArgument, "unknown time zone "+strconv.Quote(m.zone))
+		}
+		us = z.toUTC(us)
+	} else if zoned {
+		us -= m.offset * secUS
+	}
+	if !validTS(us) {
+		return 0, badf(badRange, what+" out of range: "+strconv.Quote(s))
+	}
+	return us, nil
+}

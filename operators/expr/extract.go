@@ -1,0 +1,254 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+)
+
+// extract gives numeric: its places depend on the field, which is a constant in
+// the syntax. date_part is the same as double precision.
+func init() {
+	for _, k := range []kind{kDate, kTime, kTimestamp, kTimestampTZ, kInterval} {
+		register(
+			function{name: "extract", args: []kind{kString, k}, result: extractType, fails: true, kernel: extractKernel},
+			function{name: "date_part", args: []kind{kString, k}, ret: kFloat64, fails: true, kernel: datePartKernel},
+		)
+	}
+}
+
+func extractType(args []*node) (typ, error) {
+	if args[0].konst == nil || args[0].konst.constNull() {
+		return typ{}, errors.New("extract needs a constant field")
+	}
+	switch dateUnit(args[0].konst.text(0)) {
+	case "second", "epoch":
+		return decimalType(20, 6), nil
+	case "milliseconds":
+		return decimalType(20, 3), nil
+	case "julian":
+		return decimalType(36, 20), nil
+	}
+	return decimalType(20, 0), nil
+}
+
+// part is a field's value: n / 10^scale.
+type part struct {
+	n     int64
+	scale int32
+}
+
+var errUnit = errors.New("unit")
+
+// partOf takes a field out of a value of kind k: days, microseconds or an
+// interval.
+func partOf(unit string, k kind, x int64, iv interval) (part, error) {
+	switch k {
+	case kInterval:
+		return intervalPart(unit, iv)
+	case kTime:
+		return timePart(unit, x)
+	case kDate:
+		if p, err := datePart(unit, x); err == nil {
+			return p, nil
+		}
+		if unit == "epoch" {
+			return part{x * 86400, 0}, nil
+		}
+		return part{}, errUnit
+	}
+	if p, err := datePart(unit, floorDiv(x, dayUS)); err == nil && unit != "julian" {
+		return p, nil
+	}
+	switch unit {
+	case "epoch":
+		return part{x, 6}, nil
+	case "timezone", "timezone_hour", "timezone_minute":
+		if k == kTimestampTZ {
+			return part{}, nil
+		}
+		return part{}, errUnit
+	}
+	return timePart(unit, floorMod(x, dayUS), "epoch")
+}
+
+func timePart(unit string, us int64, except ...string) (part, error) {
+	for _, e := range except {
+		if unit == e {
+			return part{}, errUnit
+		}
+	}
+	switch unit {
+	case "microseconds":
+		return part{us % minUS, 0}, nil
+	case "milliseconds":
+		return part{us % minUS, 3}, nil
+	case "second":
+		return part{us % minUS, 6}, nil
+	case "minute":
+		return part{us / minUS % 60, 0}, nil
+	case "hour":
+		return part{us / hourUS, 0}, nil
+	case "epoch":
+		return part{us, 6}, nil
+	}
+	return part{}, errUnit
+}
+
+func datePart(unit string, days int64) (part, error) {
+	y, m, d := dateOf(days)
+	// There is no year 0: before 1 comes -1.
+	shown := y
+	if y <= 0 {
+		shown = y - 1
+	}
+	n := int64(0)
+	switch unit {
+	case "day":
+		n = d
+	case "month":
+		n = m
+	case "year":
+		n = shown
+	case "quarter":
+		n = (m-1)/3 + 1
+	case "decade":
+		n = floorDiv(y, 10)
+	case "century":
+		n = floorDiv(y-1, 100) + 1
+		if y <= 0 {
+			n = -((-y + 100) / 100)
+		}
+	case "millennium":
+		n = floorDiv(y-1, 1000) + 1
+		if y <= 0 {
+			n = -((-y + 1000) / 1000)
+		}
+	case "week":
+		_, n = isoWeek(days)
+	case "isoyear":
+		if n, _ = isoWeek(days); n <= 0 {
+			n--
+		}
+	case "dow":
+		n = isoWeekday(days) % 7
+	case "isodow":
+		n = isoWeekday(days)
+	case "doy":
+		n = days - daysOf(y, 1, 1) + 1
+	case "julian":
+		n = days + 2440588
+	default:
+		return part{}, errUnit
+	}
+	return part{n, 0}, nil
+}
+
+func intervalPart(unit string, v interval) (part, error) {
+	months, days := int64(v.months), int64(v.days)
+	switch unit {
+	case "millennium":
+		return part{months / 12000, 0}, nil
+	case "century":
+		return part{months / 1200, 0}, nil
+	case "decade":
+		return part{months / 120, 0}, nil
+	case "year":
+		return part{months / 12, 0}, nil
+	case "quarter":
+		return part{months%12/3 + 1, 0}, nil
+	case "month":
+		return part{months % 12, 0}, nil
+	case "day":
+		return part{days, 0}, nil
+	case "epoch":
+		// A year is 365.25 days, the months beyond it 30 days.
+		secs := months/12*31557600 + months%12*2592000 + days*86400
+		us := secs * secUS
+		if us/secUS != secs || (us^(us+v.us))&(v.us^(us+v.us)) < 0 {
+			return part{}, fmt.Errorf("epoch of the interval is out of range")
+		}
+		return part{us + v.us, 6}, nil
+	}
+	return timePart(unit, v.us)
+}
+
+// unitOf returns the field asked for in row i, keeping the one before.
+func unitOf(v *vec, i int, unit, last *string) string {
+	if s := v.text(i & v.mask()); *unit == "" || s != *last {
+		*unit, *last = dateUnit(s), s
+	}
+	return *unit
+}
+
+// eachPart calls f with the field of every row that counts.
+func eachPart(c *call, a []*vec, f func(i int, p part)) {
+	k := c.node.args[1].typ.k
+	m := a[1].mask()
+	var unit, last string
+	for i := range c.n {
+		if !c.counts(i) {
+			continue
+		}
+		unitOf(a[0], i, &unit, &last)
+		var x int64
+		var iv interval
+		switch k {
+		case kInterval:
+			iv = of[interval](a[1])[i&m]
+		case kDate:
+			x = int64(of[int32](a[1])[i&m])
+		default:
+			x = of[int64](a[1])[i&m]
+		}
+		p, err := partOf(unit, k, x, iv)
+		switch {
+		case err == errUnit:
+			c.fail(i, badArgument, "%s has no field %q", k.name(), last)
+			continue
+		case err != nil:
+			c.fail(i, badRange, "%s", err)
+			continue
+		}
+		f(i, p)
+	}
+}
+
+func extractKernel(c *call, out *vec, a []*vec) {
+	r := grow[dec](out, c.n)
+	clear(r)
+	to := c.node.typ.s
+	if unit := dateUnit(a[0].text(0)); unit == "julian" && c.node.args[1].typ.k >= kTimestamp {
+		extractJulian(c, r, a[1])
+		return
+	}
+	eachPart(c, a, func(i int, p part) {
+		d, ok := decOf(p.n).rescale(p.scale, to)
+		r[i] = d
+		if !ok {
+			c.fail(i, badRange, "value out of range")
+		}
+	})
+}
+
+// extractJulian gives the Julian day with its fraction.
+func extractJulian(c *call, r []dec, a *vec) {
+	if c.node.args[1].typ.k == kInterval {
+		for i := range r {
+			c.fail(i, badArgument, "interval has no field \"julian\"")
+		}
+		return
+	}
+	x, m := of[int64](a), a.mask()
+	for i := range r {
+		us := x[i&m]
+		whole, _ := decOf(floorDiv(us, dayUS) + 2440588).mul(pow10[20])
+		frac, _ := decOf(floorMod(us, dayUS)).div(decOf(dayUS), 20)
+		r[i], _ = whole.add(frac)
+	}
+}
+
+func datePartKernel(c *call, out *vec, a []*vec) {
+	r := grow[float64](out, c.n)
+	clear(r)
+	eachPart(c, a, func(i int, p part) { r[i] = decOf(p.n).float(p.scale) })
+}

@@ -1,0 +1,248 @@
+package expr
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"frazil/dataflow"
+)
+
+// intervalUnit says what one of a unit is.
+type intervalUnit struct {
+	months, days, us int64
+}
+
+var intervalUnits = map[string]intervalUnit{
+	"microsecond": {us: 1}, "us": {us: 1}, "usec": {us: 1}, "usecond": {us: 1},
+	"millisecond": {us: 1000}, "ms": {us: 1000}, "msec": {us: 1000}, "msecond": {us: 1000},
+	"second": {us: secUS}, "s": {us: secUS}, "sec": {us: secUS},
+	"minute": {us: minUS}, "m": {us: minUS}, "min": {us: minUS},
+	"hour": {us: hourUS}, "h": {us: hourUS}, "hr": {us: hourUS},
+	"day": {days: 1}, "d": {days: 1}, "week": {days: 7}, "w": {days: 7},
+	"month": {months: 1}, "mon": {months: 1}, "year": {months: 12}, "y": {months: 12}, "yr": {months: 12},
+	"decade": {months: 120}, "dec": {months: 120}, "century": {months: 1200}, "centurie": {months: 1200}, "c": {months: 1200},
+	"millennium": {months: 12000}, "millennia": {months: 12000}, "mil": {months: 12000},
+}
+
+func unitNamed(w string) (intervalUnit, bool) {
+	w = strings.ToLower(w)
+	u, ok := intervalUnits[w]
+	if !ok && len(w) > 2 {
+		u, ok = intervalUnits[strings.TrimSuffix(w, "s")]
+	}
+	return u, ok
+}
+
+// intervalSum adds up the parts of an interval, watching its range.
+type intervalSum struct {
+	months, days, us float64
+	exactUS          int64
+	over             bool
+}
+
+// add takes whole + frac of a unit; the fraction of a month or day goes into the
+// smaller parts, months of 30 days.
+func (a *intervalSum) add(whole int64, frac float64, u intervalUnit) {
+	switch {
+	case u.months > 0:
+		months := float64(whole)*float64(u.months) + math.Trunc(frac*float64(u.months)*1e9)/1e9
+		if u.months == 1 {
+			a.months += float64(whole)
+			a.addDays(frac * 30)
+			return
+		}
+		a.months += math.RoundToEven(months)
+	case u.days > 0:
+		a.days += float64(whole) * float64(u.days)
+		a.addDays(frac * float64(u.days))
+	default:
+		if whole > math.MaxInt64/u.us || whole < math.MinInt64/u.us {
+			a.over = true
+			return
+		}
+		x := whole*u.us + int64(math.RoundToEven(frac*float64(u.us)))
+		s := a.exactUS + x
+		a.over = a.over || (a.exactUS^s)&(x^s) < 0
+		a.exactUS = s
+	}
+}
+
+func (a *intervalSum) addDays(d float64) {
+	whole := math.Trunc(d)
+	a.days += whole
+	a.exactUS += int64(math.RoundToEven((d - whole) * float64(dayUS)))
+}
+
+func (a *intervalSum) interval() (interval, bool) {
+	fits := func(x float64) bool { return x >= math.MinInt32 && x <= math.MaxInt32 }
+	if a.over || !fits(a.months) || !fits(a.days) {
+		return interval{}, false
+	}
+	return interval{int32(a.months), int32(a.days), a.exactUS}, true
+}
+
+// parseInterval reads PostgreSQL's form (1 year 2 mons 3 days 04:05:06), with
+// units spelled in their usual ways, and ISO 8601's (P1Y2M3DT4H5M6S).
+func parseInterval(s string) (interval, *dataflow.Bad) {
+	p := &scanner{s: trimSpace(s)}
+	var sum intervalSum
+	ok := false
+	if p.peek() == 'P' {
+		ok = p.isoInterval(&sum)
+	} else {
+		p.accept("@")
+		ok = p.units(&sum)
+	}
+	if !ok {
+		return interval{}, notA("interval", s)
+	}
+	v, fits := sum.interval()
+	if !fits {
+		return v, badf(badRange, "interval out of range: "+strconv.Quote(s))
+	}
+	return v, nil
+}
+
+// number reads [+-]digits[.digits]; the fraction has the sign of the number.
+func (p *scanner) signedNumber() (whole int64, frac float64, signed, ok bool) {
+	neg := false
+	if p.peek() == '-' || p.peek() == '+' {
+		neg = p.peek() == '-'
+		signed = true
+		p.i++
+	}
+	whole, n := p.digits()
+	start := p.i
+	if p.accept(".") {
+		for p.more() && digit(p.s[p.i]) {
+			p.i++
+		}
+		frac, _ = strconv.ParseFloat("0"+p.s[start:p.i]+"0", 64)
+		if p.i-start > 1 {
+			n++
+		}
+	}
+	if neg {
+		whole, frac = -whole, -frac
+	}
+	return whole, frac, signed || neg, n > 0
+}
+
+func (p *scanner) units(sum *intervalSum) bool {
+	n := 0
+	for p.space(); p.more(); p.space() {
+		mark := p.i
+		if strings.EqualFold(p.s[p.i:], "ago") && n > 0 {
+			sum.months, sum.days, sum.exactUS = -sum.months, -sum.days, -sum.exactUS
+			return true
+		}
+		neg := p.peek() == '-'
+		whole, frac, _, ok := p.signedNumber()
+		if !ok {
+			return false
+		}
+		n++
+		switch {
+		case p.peek() == ':':
+			p.i = mark
+			if !p.clock(sum, neg) {
+				return false
+			}
+		case p.peek() == '-' && frac == 0: // years-months
+			p.i++
+			m, k := p.digits()
+			if k == 0 || m > 11 {
+				return false
+			}
+			if neg {
+				m = -m
+			}
+			sum.months += float64(whole)*12 + float64(m)
+		default:
+			p.space()
+			w := p.word()
+			u, ok := unitNamed(w)
+			switch {
+			case ok:
+			case w == "" && p.more():
+				u = intervalUnit{days: 1} // 1 2:03 is a day and a time
+			case w == "":
+				u = intervalUnit{us: secUS}
+			default:
+				return false
+			}
+			sum.add(whole, frac, u)
+		}
+	}
+	return n > 0
+}
+
+// clock reads [-]H:M[:S[.f]].
+func (p *scanner) clock(sum *intervalSum, neg bool) bool {
+	p.accept("+-")
+	h, _ := p.digits()
+	p.i++
+	m, n := p.digits()
+	if n == 0 || m > 59 {
+		return false
+	}
+	var sec, us int64
+	if p.accept(":") {
+		if sec, n = p.digits(); n == 0 || sec > 60 {
+			return false
+		}
+		if p.accept(".") {
+			us = p.fraction()
+		}
+	}
+	if h > math.MaxInt64/hourUS-1 {
+		sum.over = true
+		return true
+	}
+	t := h*hourUS + m*minUS + sec*secUS + us
+	if neg {
+		t = -t
+	}
+	sum.exactUS += t
+	return true
+}
+
+func (p *scanner) isoInterval(sum *intervalSum) bool {
+	p.i++
+	inTime, n := false, 0
+	for p.more() {
+		if p.accept("T") {
+			inTime = true
+			continue
+		}
+		whole, frac, _, ok := p.signedNumber()
+		if !ok || !p.more() {
+			return false
+		}
+		c := p.peek()
+		p.i++
+		n++
+		var u intervalUnit
+		switch {
+		case c == 'Y' && !inTime:
+			u = intervalUnit{months: 12}
+		case c == 'M' && !inTime:
+			u = intervalUnit{months: 1}
+		case c == 'W' && !inTime:
+			u = intervalUnit{days: 7}
+		case c == 'D' && !inTime:
+			u = intervalUnit{days: 1}
+		case c == 'H' && inTime:
+			u = intervalUnit{us: hourUS}
+		case c == 'M' && inTime:
+			u = intervalUnit{us: minUS}
+		case c == 'S' && inTime:
+			u = intervalUnit{us: secUS}
+		default:
+			return false
+		}
+		sum.add(whole, frac, u)
+	}
+	return n > 0
+}
