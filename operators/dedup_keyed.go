@@ -37,6 +37,7 @@ type dedup struct {
 	oldest int64 // start of the oldest bucket in log
 	row    [dedupRowWidth]byte
 	rows   []int32
+	warm   uint64 // see touch
 }
 
 func newDedup(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg DedupConfig) (dataflow.Operator, error) {
@@ -105,20 +106,43 @@ func (o *dedup) judge(b arrow.RecordBatch) error {
 	los := b.Column(o.lo).(*array.Uint64).Uint64Values()[:len(his)]
 	times := b.Column(o.time).(*array.Int64).Int64Values()[:len(his)]
 	o.rows = o.rows[:0]
-	for i, hi := range his {
-		group, at := state.GroupOf(hi), dedupTime(dataflow.Time(times[i]))
-		if !o.tables[group].pass(o.bounds, hi, los[i], at) {
-			continue
-		}
-		o.rows = append(o.rows, int32(i))
-		binary.BigEndian.PutUint64(o.row[:], hi)
-		binary.BigEndian.PutUint64(o.row[8:], los[i])
-		binary.BigEndian.PutUint64(o.row[16:], at)
-		if err := o.log.Append(group, times[i], o.row[:]); err != nil {
-			return err
+	for from := 0; from < len(his); from += dedupBlock {
+		to := min(from+dedupBlock, len(his))
+		o.touch(his[from:to], los[from:to])
+		for i := from; i < to; i++ {
+			if err := o.judgeRow(i, his[i], los[i], times[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// dedupBlock is how many rows are looked up together.
+const dedupBlock = 256
+
+// touch reads the first slot of each key. Large tables lie in main memory; these
+// loads do not depend on each other, so that the processor waits for many of
+// them at once, where one look-up after the other would wait for each. The sum
+// keeps the compiler from leaving them out.
+func (o *dedup) touch(his, los []uint64) {
+	for i, hi := range his {
+		if s := o.tables[state.GroupOf(hi)].slots; len(s) > 0 {
+			o.warm += s[los[i]&uint64(len(s)-1)].time
+		}
+	}
+}
+
+func (o *dedup) judgeRow(i int, hi, lo uint64, t int64) error {
+	group, at := state.GroupOf(hi), dedupTime(dataflow.Time(t))
+	if !o.tables[group].pass(o.bounds, hi, lo, at) {
+		return nil
+	}
+	o.rows = append(o.rows, int32(i))
+	binary.BigEndian.PutUint64(o.row[:], hi)
+	binary.BigEndian.PutUint64(o.row[8:], lo)
+	binary.BigEndian.PutUint64(o.row[16:], at)
+	return o.log.Append(group, t, o.row[:])
 }
 
 // OnWatermark forgets what cannot decide any more. A drain does not: the next
