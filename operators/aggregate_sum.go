@@ -10,8 +10,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
-// aggregateOverflow is the reason of a result that its type cannot hold.
-const aggregateOverflow = "numeric_overflow"
+// aggregateOverflow is the reason of a result that its type cannot hold, the
+// same as of an expression's.
+const aggregateOverflow = "out_of_range"
 
 // newSumFunc makes sum and avg. Result types are PostgreSQL's, with decimals
 // where it has numeric:

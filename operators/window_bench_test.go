@@ -1,0 +1,108 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/component"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// BenchmarkWindow runs both halves in one goroutine over batches of 8k rows
+// that are 10 us apart, with a watermark after each batch and a barrier each
+// million rows.
+func BenchmarkWindow(b *testing.B) {
+	ten := component.Duration(10 * time.Second)
+	exprs := func(text ...string) (out component.NamedExprs) {
+		for i, e := range text {
+			out = append(out, component.NamedExpr{Name: fmt.Sprint("x", i), Expr: e})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name string
+		keys int
+		cfg  WindowConfig
+	}{
+		{"count_int64", 1000, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
+		{"count_int64", 100_000, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
+		{"count_int64", 10_000_000, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
+		{"four_strings", 1000, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
+		{"four_strings", 100_000, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
+	} {
+		b.Run(fmt.Sprintf("%s/keys=%d", c.name, c.keys), func(b *testing.B) { benchmarkWindow(b, c.cfg, c.keys) })
+	}
+}
+
+func benchmarkWindow(b *testing.B, cfg WindowConfig, keys int) {
+	const size, batches = 8192, 128
+	fields := []arrow.Field{
+		{Name: "dev", Type: dataflow.TypeInt64}, {Name: "site", Type: dataflow.TypeString},
+		{Name: "name", Type: dataflow.TypeString}, {Name: "temp", Type: dataflow.TypeFloat64},
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	feed := newWindowFeed(fields, 0, 1)
+	r := newWindowRig(b, memory.DefaultAllocator, feed.schema, cfg)
+	var all []arrow.RecordBatch
+	var wms []dataflow.Time
+	for i := range batches {
+		rows := make([]windowTestRow, size)
+		for j := range rows {
+			k := rng.IntN(keys)
+			rows[j] = windowTestRow{windowT + int64(i*size+j)*10, []any{int64(k), fmt.Sprintf("site-%03d", k%100), fmt.Sprintf("device-%07d", k), rng.Float64() * 100}}
+		}
+		all = append(all, feed.batch(memory.DefaultAllocator, 0, rows))
+		wms = append(wms, feed.watermark())
+	}
+	ctx, sink := context.Background(), dataflow.EmitFunc(func(_ context.Context, _ int, b arrow.RecordBatch) error { b.Release(); return nil })
+	b.ReportAllocs()
+	b.ResetTimer()
+	rows, cpu := 0, time.Duration(0)
+	for b.Loop() {
+		b.StopTimer()
+		r.wm = dataflow.MinTime
+		r.kv, r.closed = &windowTestKV{}, dataflow.NewClosedUpTo(dataflow.MinTime)
+		r.start(1)
+		op := r.tasks[0]
+		began := cpuTime()
+		b.StartTimer()
+		through := dataflow.EmitFunc(func(ctx context.Context, _ int, b arrow.RecordBatch) error {
+			defer b.Release()
+			return op.Process(ctx, 0, b, sink)
+		})
+		for i, batch := range all {
+			if err := r.before.Process(ctx, 0, batch, through); err != nil {
+				b.Fatal(err)
+			}
+			if err := op.OnWatermark(ctx, wms[i], sink); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := op.OnWatermark(ctx, dataflow.MaxTime, sink); err != nil {
+			b.Fatal(err)
+		}
+		rows += size * batches
+		b.StopTimer()
+		cpu += cpuTime() - began
+		r.stop()
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(cpu.Nanoseconds())/float64(rows), "cpu-ns/row")
+}
+
+// cpuTime is what this process has used so far, the collector's work included:
+// the wall says little on a shared machine.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
