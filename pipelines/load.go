@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -68,7 +69,7 @@ func Parse(path string, text []byte, o Options) (*Pipeline, Problems) {
 	if root == nil {
 		return nil, problems
 	}
-	l := &loader{root: root, problems: problems, steps: map[string]*step{}}
+	l := &loader{root: root, problems: problems, syntax: slices.Clone(problems), steps: map[string]*step{}}
 	p := l.load(path, o)
 	if len(l.problems) > 0 {
 		return nil, ordered(l.problems)
@@ -134,7 +135,8 @@ type stateConfig struct {
 	// Dir is the directory of the state, relative to the working directory.
 	// Default: ./frazil-data/state/NAME.
 	Dir string `yaml:"dir"`
-	// Memory bounds what keyed state takes of the memory. Default: 256MiB.
+	// Memory bounds what keyed state takes of the memory. Default: 256MiB, at most
+	// half of the memory.
 	Memory component.Bytes `yaml:"memory"`
 }
 
@@ -163,16 +165,18 @@ var (
 
 // loader holds what is known while one file is loaded.
 type loader struct {
-	root        *component.Node
-	file        fileConfig
-	dir         string
-	problems    Problems
+	root     *component.Node
+	file     fileConfig
+	dir      string
+	problems Problems
+	// syntax holds those that reading the YAML found.
+	syntax      Problems
 	connections []*connection
 	steps       map[string]*step
 	sources     []*step
 	operators   []*step
 	sinks       []*step
-	// misnamed: a "from" names no step, so that who is not read is not known.
+	// misnamed: what a step reads is not known, so neither is who is not read.
 	misnamed bool
 }
 
@@ -211,6 +215,9 @@ func (l *loader) load(path string, o Options) *Pipeline {
 	}
 	if p.StateDir == "" {
 		p.StateDir = "./frazil-data/state/" + p.Name
+	}
+	if l.root.Get("state").Get("memory") == nil {
+		p.StateMemory = min(p.StateMemory, p.Memory/2)
 	}
 	if p.HTTP == "off" {
 		p.HTTP = ""

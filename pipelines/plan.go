@@ -3,6 +3,7 @@ package pipelines
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -19,6 +20,9 @@ type planned struct {
 	ports []dataflow.Port
 	// sources are the source steps upstream, the step itself included.
 	sources map[string]*engine.Source
+	// mixed: rows of several tasks, or that went several ways, come together
+	// somewhere upstream, in an order that nothing fixes.
+	mixed bool
 	// reasons why rows cannot be made again, upstream ones first.
 	reasons []reason
 	// fingerprint covers the step and everything upstream.
@@ -26,11 +30,7 @@ type planned struct {
 }
 
 // reason is why the rows of a step cannot be made again.
-type reason struct {
-	step, why string
-	// byOrder: holds only where rows of several splits meet.
-	byOrder bool
-}
+type reason struct{ step, why string }
 
 func (l *loader) planEnv(name string) component.PlanEnv {
 	env := component.PlanEnv{Pipeline: l.file.Name, Step: name, Dir: l.dir, Parallelism: l.file.Parallelism}
@@ -184,6 +184,9 @@ func (l *loader) planOperator(s *step) *engine.Operator {
 		l.planProblem(s, err)
 		return out
 	}
+	if plan.ByOrder && up.ordered() {
+		plan.NotReplayable = ""
+	}
 	out.Plan = plan
 	cfg, in := s.cfg, out.In
 	out.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Operator, error) {
@@ -199,9 +202,9 @@ func (l *loader) planOperator(s *step) *engine.Operator {
 		}
 	}
 	if plan.NotReplayable != "" {
-		up.reasons = append(up.reasons, reason{step: s.name, why: plan.NotReplayable, byOrder: plan.ByOrder})
+		up.reasons = append(up.reasons, reason{step: s.name, why: plan.NotReplayable})
 	}
-	s.planned = &planned{ports: plan.Ports, sources: up.sources, reasons: up.reasons,
+	s.planned = &planned{ports: plan.Ports, sources: up.sources, mixed: up.mixed || plan.Keyed, reasons: up.reasons,
 		fingerprint: fingerprint(s.info, s.cfg, plan.Fingerprint, up.fingerprint)}
 	return out
 }
@@ -233,14 +236,15 @@ func (l *loader) planSink(s *step) *engine.Sink {
 
 // upstream joins what is known of the steps that s reads.
 func upstream(s *step) *planned {
-	out := &planned{sources: map[string]*engine.Source{}}
+	out := &planned{sources: map[string]*engine.Source{}, mixed: len(s.from) > 1}
 	var prints []string
 	for _, r := range s.from {
 		for n, src := range r.step.planned.sources {
 			out.sources[n] = src
 		}
+		out.mixed = out.mixed || r.step.planned.mixed
 		for _, why := range r.step.planned.reasons {
-			if !contains(out.reasons, why) {
+			if !slices.Contains(out.reasons, why) {
 				out.reasons = append(out.reasons, why)
 			}
 		}
@@ -248,15 +252,6 @@ func upstream(s *step) *planned {
 	}
 	out.fingerprint = hash(prints...)
 	return out
-}
-
-func contains(list []reason, x reason) bool {
-	for _, r := range list {
-		if r == x {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *planned) sourceNames() []string {
@@ -268,21 +263,25 @@ func (p *planned) sourceNames() []string {
 	return out
 }
 
-// notReplayable joins the reasons, "" if there is none. The order in which rows
-// of several splits meet is no reason where there is one split: one source that
-// says it has a single task.
+// notReplayable joins the reasons, "" if there is none.
 func (p *planned) notReplayable() string {
-	single := len(p.sources) == 1
-	for _, s := range p.sources {
-		single = single && s.Tasks == 1
-	}
 	var out []string
 	for _, r := range p.reasons {
-		if !(r.byOrder && single) {
-			out = append(out, fmt.Sprintf("step %q: %s", r.step, r.why))
-		}
+		out = append(out, fmt.Sprintf("step %q: %s", r.step, r.why))
 	}
 	return strings.Join(out, "; ")
+}
+
+// ordered says whether rows come in one order that every run repeats: from one
+// source with a single task, with nothing on the way that mixes them.
+func (p *planned) ordered() bool {
+	if p.mixed || len(p.sources) != 1 {
+		return false
+	}
+	for _, s := range p.sources {
+		return s.Tasks == 1
+	}
+	return false
 }
 
 // sameTarget reports sinks that write where another one writes.
@@ -302,7 +301,7 @@ func (l *loader) sameTarget(g *engine.Graph) {
 	}
 }
 
-// schemaText is for descriptions: the user's columns.
+// columnsOf lists the user's columns, for descriptions.
 func columnsOf(s *arrow.Schema) []Column {
 	var out []Column
 	for _, f := range dataflow.UserFields(s) {

@@ -105,7 +105,7 @@ func (l *loader) cycle(path []*step, s *step) {
 
 // unread reports steps whose rows go nowhere.
 func (l *loader) unread() {
-	if l.misnamed {
+	if l.misnamed || len(l.sinks) == 0 {
 		return
 	}
 	for _, s := range append(append([]*step{}, l.sources...), l.operators...) {

@@ -78,7 +78,7 @@ func (l *loader) readConnections() {
 				c.kind, c.cfg = k.Key, spec.NewConfig()
 				if ps := component.Decode(k.Value, c.cfg); len(ps) > 0 {
 					l.problems = append(l.problems, ps...)
-				} else if spec.Check != nil {
+				} else if spec.Check != nil && !l.unreadable(k.Value) {
 					l.problems = append(l.problems, k.Value.LocateAll(spec.Check(l.planEnv(c.name), c.cfg))...)
 				}
 			}
@@ -126,7 +126,7 @@ func (l *loader) readSteps() {
 				*s.into = append(*s.into, st)
 			}
 		}
-		if s.node != nil && len(s.node.Entries) == 0 && s.kind != kindOperator && s.node.Kind <= component.Map {
+		if s.node != nil && len(s.node.Entries) == 0 && s.kind != kindOperator && (s.node.Kind == component.Map || s.node.Kind == component.Null) {
 			l.add(s.node, "", "a pipeline needs at least one %s", s.kind)
 		}
 	}
@@ -135,16 +135,18 @@ func (l *loader) readSteps() {
 func (l *loader) readStep(parent *component.Node, e component.Entry, kind string) *step {
 	s := &step{name: e.Key, kind: kind, node: e.Value}
 	before := len(l.problems)
-	defer func() { s.broken = s.broken || len(l.problems) > before }()
+	defer func() { s.broken = s.broken || len(l.problems) > before || l.unreadable(s.node) }()
 	if !stepName.MatchString(e.Key) {
 		l.addAt(parent, e, "step name %q: expected a lower case letter, then lower case letters, digits and \"_\", as %q", e.Key, asName(e.Key, '_'))
 	}
 	if old := l.steps[e.Key]; old != nil {
+		l.misnamed = true
 		l.addAt(parent, e, "step %q exists under %ss already (line %d): sources, operators and sinks share one name space", e.Key, old.kind, old.node.Line)
 		return nil
 	}
 	l.steps[e.Key] = s
 	if e.Value.Kind != component.Map {
+		l.misnamed = true
 		l.addAt(parent, e, "expected a block with one component, got %s; components: %s", e.Value.Kind, component.Names(namesOf(kind)))
 		return s
 	}
@@ -160,6 +162,17 @@ func (l *loader) readStep(parent *component.Node, e component.Entry, kind string
 		l.problems = append(l.problems, component.DecodeAmong(s.block, s.cfg, l.blockElsewhere(s))...)
 	}
 	return s
+}
+
+// unreadable says whether a value at or below n could not be read (a variable
+// that is not set), so that what is made of it means nothing.
+func (l *loader) unreadable(n *component.Node) bool {
+	for _, p := range l.syntax {
+		if p.Path == n.Path || strings.HasPrefix(p.Path, n.Path+".") || strings.HasPrefix(p.Path, n.Path+"[") {
+			return true
+		}
+	}
+	return false
 }
 
 // fixedKeys are the keys of a step beside its component.
@@ -271,6 +284,7 @@ func (l *loader) readFrom(parent *component.Node, e component.Entry, s *step) {
 	n := s.node.Get("from")
 	switch {
 	case n == nil:
+		l.misnamed = true
 		l.addAt(parent, e, "the step has no input: write from: STEP")
 	case n.Kind == component.List:
 		if len(n.Items) == 0 {

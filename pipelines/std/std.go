@@ -3,6 +3,7 @@
 package std
 
 import (
+	_ "frazil/operators"
 	_ "frazil/sinks/console"
 	_ "frazil/sinks/drop"
 	_ "frazil/sinks/iceberg"

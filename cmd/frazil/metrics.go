@@ -1,0 +1,86 @@
+package main
+
+import (
+	"frazil/dataflow"
+	"frazil/dataflow/engine"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// collector turns a job's status into metrics when they are asked for.
+type collector struct{ job *engine.Job }
+
+func newCollector(job *engine.Job) collector { return collector{job} }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("frazil_"+name, help, append([]string{"pipeline"}, labels...), nil)
+}
+
+var (
+	descRead        = desc("source_rows_total", "Records read by a source, since this process started.", "step")
+	descWatermark   = desc("source_watermark_seconds", "Watermark of a source, as Unix time.", "step")
+	descFate        = desc("step_rows_total", "Rows by fate at the last epoch, since the pipeline first started.", "step", "fate")
+	descHeld        = desc("step_held_rows", "Rows that wait inside a step.", "step")
+	descEpoch       = desc("epoch", "The last durable epoch.")
+	descEpochAt     = desc("last_epoch_timestamp_seconds", "When the last epoch became durable, as Unix time.")
+	descCommitAt    = desc("sink_last_commit_timestamp_seconds", "When a sink last committed, as Unix time.", "step")
+	descCommits     = desc("sink_commits_total", "Commits of a sink, since this process started.", "step")
+	descCommitted   = desc("sink_committed_rows_total", "Rows committed by a sink, since this process started.", "step")
+	descWaiting     = desc("sink_commits_waiting", "Commits that wait for a sink's target.", "step")
+	descQueue       = desc("queue_bytes", "Bytes of batches that wait between tasks.")
+	descDirty       = desc("state_dirty_bytes", "Bytes of keyed state that wait for an epoch.")
+	descQuarantined = desc("quarantine_rows", "Rows in the quarantine.")
+	descQuarBytes   = desc("quarantine_bytes", "Bytes in the quarantine.")
+	descRestarts    = desc("restarts_total", "Restarts from the last epoch, since this process started.")
+	descHealthy     = desc("healthy", "1 if the health check passes.")
+)
+
+// Describe implements prometheus.Collector: the metrics follow the graph.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.job.Status()
+	send := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{s.Pipeline}, labels...)...)
+	}
+	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
+	for step, src := range s.Sources {
+		send(descRead, counter, float64(src.Read), step)
+		if src.Watermark != dataflow.MinTime && src.Watermark != dataflow.MaxTime {
+			send(descWatermark, gauge, float64(src.Watermark)/1e6, step)
+		}
+	}
+	for step, k := range s.Ledger.Steps {
+		for fate, n := range map[string]int64{
+			"in": k.In, "passed": k.Passed, "filtered": k.Filtered, "late": k.Late, "partly_late": k.PartlyLate,
+			"duplicate": k.Duplicate, "bad": k.Bad, "absorbed": k.Absorbed, "expired": k.Expired, "created": k.Created,
+			"staged": k.Staged, "superseded": k.Superseded, "muted": k.Muted,
+		} {
+			send(descFate, counter, float64(n), step, fate)
+		}
+		send(descHeld, gauge, float64(k.Held), step)
+	}
+	send(descEpoch, gauge, float64(s.Epoch))
+	if !s.LastEpochAt.IsZero() {
+		send(descEpochAt, gauge, float64(s.LastEpochAt.UnixMilli())/1e3)
+	}
+	for step, t := range s.Targets {
+		if !t.LastCommitAt.IsZero() {
+			send(descCommitAt, gauge, float64(t.LastCommitAt.UnixMilli())/1e3, step)
+		}
+		send(descCommits, counter, float64(t.Commits), step)
+		send(descCommitted, counter, float64(t.Committed), step)
+		send(descWaiting, gauge, float64(t.Waiting), step)
+	}
+	send(descQueue, gauge, float64(s.QueueBytes))
+	send(descDirty, gauge, float64(s.DirtyBytes))
+	send(descQuarantined, gauge, float64(s.Quarantined))
+	send(descQuarBytes, gauge, float64(s.QuarantineBytes))
+	send(descRestarts, counter, float64(s.Restarts))
+	healthy := 1.0
+	if len(c.job.Health()) > 0 {
+		healthy = 0
+	}
+	send(descHealthy, gauge, healthy)
+}

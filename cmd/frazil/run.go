@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"frazil/dataflow/component"
+	"frazil/dataflow/engine"
+	"frazil/pipelines"
+	"frazil/state"
+
+	"golang.org/x/term"
+)
+
+func init() {
+	register(command{"run", "FILE [--until end|idle=DUR]", "run a pipeline", (*cli).runPipeline})
+}
+
+// runFlags are the options of run.
+type runFlags struct {
+	until     string
+	idle      time.Duration
+	end       bool
+	maxRetry  time.Duration
+	discard   []string
+	logFormat string
+	logLevel  slog.Level
+}
+
+func (f *runFlags) define(fs *flag.FlagSet) {
+	fs.Func("until", "end: stop at the ends of the sources as they are now; idle=DUR: after so long without a new row", func(s string) error {
+		if s == "end" {
+			f.end = true
+			return nil
+		}
+		text, ok := strings.CutPrefix(s, "idle=")
+		d, err := component.ParseDuration(text)
+		if !ok || err != nil || d <= 0 {
+			return errors.New("expected end or idle=DUR, as idle=30s")
+		}
+		f.idle = d.D()
+		return nil
+	})
+	fs.DurationVar(&f.maxRetry, "max-retry", 0, "give up after retrying a transient error for so long (default: never)")
+	fs.Func("discard-state", "drop the old state of this step; may be repeated", func(s string) error {
+		f.discard = append(f.discard, s)
+		return nil
+	})
+	fs.Func("log-format", "text or json (default text)", func(s string) error {
+		if s != "text" && s != "json" {
+			return errors.New("expected text or json")
+		}
+		f.logFormat = s
+		return nil
+	})
+	fs.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+}
+
+func (c *cli) runPipeline(args []string) int {
+	var f runFlags
+	files, code, ok := c.flags("run", args, f.define)
+	if !ok {
+		return code
+	}
+	if len(files) != 1 {
+		return c.wrong("run needs exactly one FILE")
+	}
+	p := c.load(files[0])
+	if p == nil {
+		return exitWrong
+	}
+	code, err := c.runLoaded(p, f)
+	if err != nil {
+		c.failed(err)
+	}
+	return code
+}
+
+func (c *cli) logger(f runFlags, live *progress) *slog.Logger {
+	w := live.logWriter(c.err)
+	o := &slog.HandlerOptions{Level: f.logLevel}
+	if f.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error) {
+	started := time.Now()
+	live := newProgress(c.err, isTerminal(c.err))
+	log := c.logger(f, live)
+	slog.SetDefault(log)
+	debug.SetMemoryLimit(p.Memory)
+	store, err := state.Open(p.StateDir, state.Options{Logger: log, CacheBytes: p.StateMemory / 8})
+	if err != nil {
+		var locked *state.LockedError
+		if errors.As(err, &locked) {
+			return exitFailed, fmt.Errorf("state directory %s is in use by process %d: stop it first, or give this pipeline another state.dir", p.StateDir, locked.PID)
+		}
+		return exitFailed, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	job := engine.NewJob(p.Graph, engine.Options{
+		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, Log: log,
+		UntilEnd: f.end, UntilIdle: f.idle, MaxRetry: f.maxRetry, Discard: f.discard,
+	})
+	api, err := serveAPI(p, job, store, log)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer api.close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stopSignals := onSignals(job, cancel, log)
+	defer stopSignals()
+	log.Info("running", "pipeline", p.Name, "file", p.File, "state", p.StateDir, "http", api.addr())
+	live.start(job)
+	res, err := job.Run(ctx)
+	live.stop()
+	if err != nil {
+		return exitCode(err), err
+	}
+	c.summary(p, job, res, store, time.Since(started))
+	return exitOK, nil
+}
+
+func exitCode(err error) int {
+	if errors.Is(err, engine.ErrChanged) {
+		return exitWrong
+	}
+	return exitFailed
+}
+
+// onSignals stops the job gracefully at the first signal, at once at the second.
+func onSignals(job *engine.Job, cancel context.CancelFunc, log *slog.Logger) (stop func()) {
+	sig := make(chan os.Signal, 2)
+	signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			case s := <-sig:
+				if n > 0 {
+					log.Warn("stopping at once", "signal", s.String())
+					cancel()
+					continue
+				}
+				log.Info("stopping: one last checkpoint; a second signal stops at once", "signal", s.String())
+				job.Stop()
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(sig)
+		close(done)
+		<-ended
+	}
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
