@@ -347,3 +347,11 @@ func (p *plant) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// OutsideEnv is the Env of a sink that is used outside of a run, to read its
+// table.
+func OutsideEnv(g *Graph, step string) *dataflow.Env {
+	p := plant{g: g, o: Options{}.withDefaults(), splits: &dataflow.SplitTable{}}
+	p.log = p.o.Log
+	return p.env(step, 0, 1)
+}

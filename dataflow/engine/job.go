@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
-	"frazil/state"
-
-	"slices"
 )
 
 // Job is one running pipeline. Make it with [NewJob]; Run it once.
@@ -165,11 +163,6 @@ func (j *Job) note(f func(*Status)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f(&j.mu.status)
-}
-
-// ReadState opens the key space of a step in a store that no job is using.
-func ReadState(s *state.Store, step string) (state.KV, error) {
-	return s.KV(step, state.Groups{Lo: 0, Hi: state.NumGroups})
 }
 
 // backoff waits longer after each failure, up to maxBackoff.

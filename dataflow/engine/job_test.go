@@ -48,12 +48,8 @@ func TestEveryRowReachesTheSinkOnceAndASecondRunChangesNothing(t *testing.T) {
 		t.Fatalf("%d bad rows, want %d", got, bad)
 	}
 	s := openStore(t, dir)
-	kv, err := ReadState(s, QuarantineStep)
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := 0
-	if err := ReadQuarantine(kv, func(Quarantined) error { n++; return nil }); err != nil || n != bad {
+	if err := ReadQuarantine(s, func(Quarantined) error { n++; return nil }); err != nil || n != bad {
 		t.Fatalf("%d rows in quarantine, want %d; %v", n, bad, err)
 	}
 	s.Close()

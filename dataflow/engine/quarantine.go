@@ -160,12 +160,17 @@ func strAt(b arrow.RecordBatch, col, i int) string {
 	return a.Value(i)
 }
 
-// ReadQuarantine visits the quarantined rows in the state, by key group.
-func ReadQuarantine(kv state.KV, visit func(Quarantined) error) error {
+// ReadQuarantine visits the durable rows of the quarantine, by key group. It may
+// run beside a job.
+func ReadQuarantine(s *state.Store, visit func(Quarantined) error) error {
+	v, ok := s.View(QuarantineStep)
+	if !ok {
+		return nil
+	}
 	for g := range state.NumGroups {
-		err := kv.Scan(g, nil, nil, func(_, v []byte) error {
+		err := v.Scan(g, nil, nil, func(_, val []byte) error {
 			var row Quarantined
-			if err := json.Unmarshal(v, &row); err != nil {
+			if err := json.Unmarshal(val, &row); err != nil {
 				return fmt.Errorf("decode a quarantined row: %w", err)
 			}
 			return visit(row)

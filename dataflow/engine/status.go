@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"sort"
 	"time"
 
 	"frazil/dataflow"
@@ -139,4 +141,34 @@ func (c *coordinator) refreshStatus() {
 			s.Targets[name] = x
 		}
 	})
+}
+
+// Health lists what is wrong: a step, and why in words. Nothing is wrong when it
+// is empty.
+func (j *Job) Health() []string {
+	s := j.Status()
+	now := j.o.Now()
+	var out []string
+	for step, t := range s.Targets {
+		if t.Error != "" {
+			out = append(out, "sink "+step+" cannot commit: "+t.Error)
+		}
+		if t.Waiting >= 3 {
+			out = append(out, fmt.Sprintf("sink %s: %d epochs are staged and wait for %s", step, t.Waiting, t.Target))
+		}
+	}
+	if s.QuarantineBytes > j.o.QuarantineBytes {
+		out = append(out, "the quarantine is full: the pipeline has stopped reading")
+	}
+	if s.DirtyBytes > j.o.StateMemory {
+		out = append(out, "state over its ceiling waits for an epoch: the sources are paused")
+	}
+	if since := now.Sub(s.LastEpochAt); !s.LastEpochAt.IsZero() && since > 3*j.o.Every+10*time.Second && s.QueueRows > 0 {
+		out = append(out, fmt.Sprintf("no epoch for %s although rows wait", since.Round(time.Second)))
+	}
+	if s.LastError != "" && s.Epoch == 0 {
+		out = append(out, "not running yet: "+s.LastError)
+	}
+	sort.Strings(out)
+	return out
 }
