@@ -225,6 +225,7 @@ func (c *Committer) publish(ctx context.Context, t *table.Table, cm dataflow.Com
 		}
 		files = append(files, f...)
 	}
+	t = repairingTable(t, c.lake)
 	tx := t.NewTransaction()
 	if err := tx.AssertRefSnapshotID(table.MainBranch); err != nil {
 		return fmt.Errorf("fence the commit: %w", err)

@@ -84,7 +84,7 @@ func (l *layout) chooseEncodings(first []arrow.RecordBatch) (*parquet.WriterProp
 	opts := []parquet.WriterProperty{
 		parquet.WithCompression(codecs[l.compression]), parquet.WithDictionaryDefault(false), parquet.WithStats(true),
 		parquet.WithStoreDecimalAsInteger(true), parquet.WithCreatedBy("frazil"), parquet.WithMaxRowGroupLength(1 << 40),
-		parquet.WithDataPageSize(1 << 20),
+		parquet.WithDataPageSize(1 << 18),
 	}
 	if l.compression == "zstd" {
 		opts = append(opts, parquet.WithCompressionLevel(1))

@@ -35,9 +35,14 @@ func TestAwkwardPartitionValues(t *testing.T) {
 	b.Release()
 	c := h.committer()
 	h.must(c.Commit(h.ctx, h.next(1, 1, h.stage(1, rows...))))
+	// Manifests of "" alone, and of "" and null alone.
+	more := []string{`{"site":"","n":1}`, `{"site":null,"n":99}`}
+	h.must(c.Commit(h.ctx, h.next(2, 2, h.stage(2, more[:1]...))))
+	h.must(c.Commit(h.ctx, h.next(3, 3, h.stage(3, more...))))
+	want = append(want, more[0], more[0], more[1])
 	h.expect(want...)
 	info := h.info()
-	if len(info.Files) != len(rows) {
+	if len(info.Files) != len(rows)+3 {
 		t.Fatalf("%d files, want one for each of %d values", len(info.Files), len(rows))
 	}
 	for _, f := range info.Files {
@@ -61,8 +66,8 @@ func TestAwkwardPartitionValues(t *testing.T) {
 			}
 			rec.Release()
 		}
-		if n != 1 {
-			t.Errorf("site = %q gave %d rows, want 1", v, n)
+		if expected := map[bool]int{true: 3, false: 1}[v == ""]; n != expected {
+			t.Errorf("site = %q gave %d rows, want %d", v, n, expected)
 		}
 	}
 }
