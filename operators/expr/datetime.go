@@ -13,11 +13,12 @@ const (
 	minUS  = 60 * secUS
 	hourUS = 60 * minUS
 
-	// The ranges of PostgreSQL: dates from 4713 BC, timestamps before 294277.
-	minDate = int64(-2440588) // 4714-11-24 BC
-	maxDate = int64(2147483493 - 10957)
+	// Dates and timestamps start in 4714 BC as PostgreSQL's; dates end where its
+	// do, timestamps with the microseconds that fit 64 bits, in the year 294247.
+	minDate = int64(-2440588)             // 4714-11-24 BC
+	maxDate = int64(2147483493 - 2440588) // 5874897-12-31
 	minTS   = -210866803200 * secUS
-	endTS   = 9223371331200000000 + 0
+	endTS   = math.MaxInt64
 )
 
 // floorDiv and floorMod round towards minus infinity.

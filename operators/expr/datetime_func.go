@@ -325,7 +325,7 @@ func binKernel(c *call, out *vec, a []*vec) {
 		case v.months != 0:
 			c.fail(i, badArgument, "date_bin takes no months or years")
 		case stride <= 0:
-			c.fail(i, badArgument, "the stride of date_bin must be greater than zero")
+			c.fail(i, badRange, "the stride of date_bin must be greater than zero")
 		default:
 			r[i] = origin + floorDiv(us-origin, stride)*stride
 		}

@@ -310,7 +310,7 @@ func parseTimestamp(s string, zoned bool) (int64, *dataflow.Bad) {
 	if bad != nil {
 		return 0, bad
 	}
-	if m.days > 1<<27 || m.days < -1<<27 {
+	if m.days >= endTS/dayUS || m.days < minDate {
 		return 0, badf(badRange, what+" out of range: "+strconv.Quote(s))
 	}
 	us := m.days*dayUS + m.us

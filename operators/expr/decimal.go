@@ -185,7 +185,11 @@ func (d dec) shrink(k int32, round bool) dec {
 func (d dec) div(e dec, k int32) (dec, bool) {
 	ah, al, an := d.abs()
 	bh, bl, bn := e.abs()
-	if n, ok := signed(ah, al, false).mul(pow10[k]); ok {
+	if k <= 38 {
+		n, ok := signed(ah, al, false).mul(pow10[k])
+		if !ok {
+			return d.divBig(e, k)
+		}
 		qh, ql, rh, rl := quo(uint64(n.hi), n.lo, bh, bl)
 		if half(rh, rl, bh, bl) {
 			var c uint64
@@ -195,7 +199,14 @@ func (d dec) div(e dec, k int32) (dec, bool) {
 		r := signed(qh, ql, an != bn)
 		return r, r.fits(38)
 	}
-	n := new(big.Int).Mul(d.big(), pow10[k].big())
+	return d.divBig(e, k)
+}
+
+// divBig is div for what does not fit 128 bits on the way.
+func (d dec) divBig(e dec, k int32) (dec, bool) {
+	n := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(k)), nil)
+	n.Mul(n, d.big())
+	negative := n.Sign()*e.big().Sign() < 0
 	n.Abs(n)
 	b := e.big()
 	b.Abs(b)
@@ -203,7 +214,7 @@ func (d dec) div(e dec, k int32) (dec, bool) {
 	if r.Lsh(r, 1).Cmp(b) >= 0 {
 		q.Add(q, big.NewInt(1))
 	}
-	if an != bn {
+	if negative {
 		q.Neg(q)
 	}
 	return decOfBig(q)

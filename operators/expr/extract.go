@@ -9,9 +9,13 @@ import (
 // the syntax. date_part is the same as double precision.
 func init() {
 	for _, k := range []kind{kDate, kTime, kTimestamp, kTimestampTZ, kInterval} {
+		as := k // date_part of a date has its hours, extract has not
+		if k == kDate {
+			as = kTimestamp
+		}
 		register(
 			function{name: "extract", args: []kind{kString, k}, result: extractType, fails: true, kernel: extractKernel},
-			function{name: "date_part", args: []kind{kString, k}, ret: kFloat64, fails: true, kernel: datePartKernel},
+			function{name: "date_part", args: []kind{kString, k}, as: []kind{kString, as}, ret: kFloat64, fails: true, kernel: datePartKernel},
 		)
 	}
 }

@@ -256,6 +256,9 @@ func (p *parser) substring(pos int) (*ast, error) {
 		if *part, err = p.expr(); err != nil {
 			return nil, err
 		}
+		if (*part).op == opString {
+			return nil, errAt((*part).pos, "substring by a pattern is not supported yet")
+		}
 	}
 	args := []*ast{s}
 	switch {

@@ -61,6 +61,8 @@ func init() {
 		h := md5.Sum([]byte(s))
 		return hex.AppendEncode(dst, h[:])
 	}), s)
+	register(function{name: "md5", args: []kind{kBinary}, ret: s, kernel: functions["md5"][0].kernel},
+		function{name: "substring", args: []kind{kBinary, i, i}, ret: kBinary, fails: true, kernel: substrBinary})
 	text("translate", translateKernel, s, s, s)
 	register(function{name: "repeat", args: []kind{s, i}, ret: s, fails: true, kernel: repeatKernel},
 		function{name: "lpad", args: []kind{s, i}, ret: s, fails: true, kernel: padKernel(true)},
@@ -273,6 +275,21 @@ func substrKernel(c *call, out *vec, a []*vec) {
 			return dst
 		}
 		return append(dst, slice(a[0].text(i&mx), f, f+l)...)
+	})
+}
+
+func substrBinary(c *call, out *vec, a []*vec) {
+	from, length := of[int32](a[1]), of[int32](a[2])
+	mx, mf, ml := a[0].mask(), a[1].mask(), a[2].mask()
+	eachValue(c, out, func(dst []byte, i int) []byte {
+		f, l, b := int64(from[i&mf]), int64(length[i&ml]), a[0].bytes(i&mx)
+		if l < 0 {
+			c.fail(i, badArgument, "negative substring length %d", l)
+			return dst
+		}
+		n := int64(len(b))
+		lo, hi := min(max(f, 1)-1, n), min(max(f+l, 1)-1, n)
+		return append(dst, b[lo:max(lo, hi)]...)
 	})
 }
 

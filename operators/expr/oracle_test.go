@@ -1,0 +1,374 @@
+package expr
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// sharedFile opens a file of the outside data, or skips (fails under CI).
+func sharedFile(t *testing.T, path string) *os.File {
+	t.Helper()
+	root, err := os.Getwd()
+	for ; err == nil; root = filepath.Dir(root) {
+		if _, e := os.Stat(filepath.Join(root, "go.mod")); e == nil || root == filepath.Dir(root) {
+			break
+		}
+	}
+	dir := os.Getenv("FRAZIL_SHARED")
+	if dir == "" {
+		dir = filepath.Join(root, "..", "shared")
+	}
+	f, err := os.Open(filepath.Join(dir, path))
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("outside data is missing: %v", err)
+		}
+		t.Skipf("outside data is missing, set FRAZIL_SHARED: %v", err)
+	}
+	return f
+}
+
+type oracleCase struct {
+	ID     int                `json:"id"`
+	Group  string             `json:"group"`
+	Expr   string             `json:"expr"`
+	Row    map[string]*string `json:"row"`
+	Type   *string            `json:"type"`
+	Value  *string            `json:"value"`
+	Error  *string            `json:"error"`
+	Phase  *string            `json:"phase"`
+	Approx bool               `json:"approx"`
+}
+
+var oracleColumns = map[string]typ{
+	"i4": tInt32, "j4": tInt32, "i8": tInt64, "j8": tInt64, "f4": tFloat32, "f8": tFloat64, "g8": tFloat64,
+	"n": decimalType(20, 6), "m": decimalType(20, 6), "d": decimalType(9, 2), "b": tBool, "c": tBool,
+	"s": tString, "t": tString, "y": {k: kBinary}, "dt": {k: kDate}, "du": {k: kDate}, "tm": {k: kTime},
+	"ts": tTimestamp, "tu": tTimestamp, "tz": {k: kTimestampTZ}, "tv": {k: kTimestampTZ},
+	"iv": {k: kInterval}, "iw": {k: kInterval}, "u": {k: kUUID},
+}
+
+var oracleTypes = map[string]kind{
+	"boolean": kBool, "integer": kInt32, "bigint": kInt64, "real": kFloat32, "double precision": kFloat64,
+	"numeric": kDecimal, "text": kString, "character varying": kString, "bytea": kBinary, "date": kDate,
+	"time without time zone": kTime, "timestamp without time zone": kTimestamp,
+	"timestamp with time zone": kTimestampTZ, "interval": kInterval, "uuid": kUUID,
+}
+
+// oracleLeft says why a case cannot be asked here; "" if it can.
+func oracleLeft(c *oracleCase) string {
+	for name, v := range c.Row {
+		switch name {
+		case "i2":
+			return "smallint column"
+		case "js":
+			return "json column"
+		case "ai", "aj", "at":
+			if strings.Contains(c.Expr, name) && !strings.Contains(c.Expr, " at ") {
+				return "array column"
+			}
+			continue
+		}
+		if v == nil {
+			continue
+		}
+		switch k := oracleColumns[name].k; {
+		case k == kDecimal && strings.ContainsAny(*v, "NI"), strings.Contains(*v, "infinity") && k != kString:
+			return "infinite or NaN value of a type that has none here"
+		case k == kDecimal:
+			if _, _, bad := parseDecimal(*v); bad != nil {
+				return "numeric of more than 38 digits"
+			}
+		case k == kInterval:
+			if iv, bad := parseInterval(*v); bad != nil || iv.us > math.MaxInt64/1000 || iv.us < math.MinInt64/1000 {
+				return "interval of more than 292 years of hours (Arrow holds nanoseconds)"
+			}
+		}
+	}
+	switch {
+	case strings.HasPrefix(c.Expr, "(i4, "), strings.Contains(c.Expr, "overlaps"):
+		return "not there yet: row values"
+	case strings.Contains(c.Expr, "overlay("), strings.Contains(c.Expr, "is normalized"), strings.Contains(c.Expr, "is not normalized"):
+		return "not there yet: overlay, is normalized"
+	case strings.HasSuffix(c.Expr, "' minute"), strings.HasSuffix(c.Expr, "year to month"):
+		return "not there yet: interval fields"
+	}
+	toks, err := lex(c.Expr)
+	if err != nil {
+		return ""
+	}
+	for _, t := range toks {
+		if t.kind == tokIdent {
+			switch t.text {
+			case "i2", "smallint", "int2":
+				return "smallint"
+			case "js", "jsonb", "json":
+				return "json"
+			case "ai", "aj", "array", "any", "all", "some":
+				return "array"
+			case "char", "bpchar", "timetz":
+				return "type char or timetz"
+			}
+		}
+		if t.kind == tokOp && (t.text == "[" || t.text == "->" || t.text == "->>") {
+			return "array or json"
+		}
+	}
+	if c.Type != nil {
+		if _, ok := oracleTypes[*c.Type]; !ok {
+			return "result type " + *c.Type
+		}
+	}
+	return ""
+}
+
+// oracleBatch makes the one row of a case.
+func oracleBatch(t *testing.T, c *oracleCase) arrow.RecordBatch {
+	var fields []arrow.Field
+	var cols []arrow.Array
+	var names []string
+	for n := range oracleColumns {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		ct := oracleColumns[n]
+		v := c.Row[n]
+		node := &node{unknown: true, null: v == nil}
+		if v != nil {
+			node.text = *v
+			if ct.k == kDecimal && n != "d" {
+				_, ct, _ = parseDecimal(*v)
+			}
+		}
+		x, err := newBinder("", nil).literal(node, ct)
+		if err != nil {
+			t.Fatalf("case %v: column %s: %v", c.ID, n, err)
+		}
+		a, err := toArrow(x.konst, ct, 1, memory.DefaultAllocator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields = append(fields, arrow.Field{Name: n, Type: ct.arrow(), Nullable: true})
+		cols = append(cols, a)
+	}
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), cols, 1)
+}
+
+// oracleReason maps SQLSTATEs to reasons.
+func oracleReason(state string) string {
+	switch state {
+	case "22012":
+		return badZero
+	case "22003", "22008", "22015", "54000":
+		return badRange
+	case "22P02", "22007", "22009":
+		return badCast
+	}
+	return badArgument
+}
+
+// oracleRun returns what differs, or why the case is left out.
+func oracleRun(t *testing.T, c *oracleCase) (diff, left string) {
+	if left := oracleLeft(c); left != "" {
+		return "", left
+	}
+	b := oracleBatch(t, c)
+	defer b.Release()
+	e, err := Compile(c.Expr, b.Schema())
+	if c.Error != nil && *c.Phase == "analyze" {
+		if err == nil {
+			return fmt.Sprintf("compiles to %s, PostgreSQL refuses it (%s)", e.root.typ, *c.Error), ""
+		}
+		return "", ""
+	}
+	if err != nil {
+		msg := err.Error()
+		switch {
+		case strings.HasPrefix(msg, "unknown function"), strings.HasPrefix(msg, "operator") && strings.HasSuffix(msg, "is not supported"),
+			strings.Contains(msg, "not supported yet"), strings.Contains(msg, "reads the clock"), strings.Contains(msg, "is an aggregate"), strings.Contains(msg, "similar to is not"):
+			w, _, _ := strings.Cut(msg, ";")
+			return "", "not there yet: " + w
+		case c.Error != nil: // a constant that fails
+			return "", ""
+		}
+		return "refused: " + msg, ""
+	}
+	a, errs, err := e.NewEvaluator(memory.DefaultAllocator).Eval(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Release()
+	if c.Error != nil {
+		want := oracleReason(*c.Error)
+		switch {
+		case len(errs) == 0:
+			return "no error, PostgreSQL has " + *c.Error + ", value " + oracleText(a, e.root.typ), ""
+		case errs[0].Bad.Reason != want:
+			return "reason " + errs[0].Bad.Reason + ", expected " + want + " (" + *c.Error + ")", ""
+		}
+		return "", ""
+	}
+	if want := oracleTypes[*c.Type]; e.root.typ.k != want {
+		return fmt.Sprintf("type %s, expected %s", e.root.typ, *c.Type), ""
+	}
+	if len(errs) > 0 {
+		return fmt.Sprintf("row fails with %s (%s), expected %s", errs[0].Bad.Reason, errs[0].Bad.Detail, text(c.Value)), ""
+	}
+	if (c.Value == nil) != a.IsNull(0) || c.Value != nil && !oracleEqual(c, e.root.typ, oracleText(a, e.root.typ)) {
+		return fmt.Sprintf("%s, expected %s", oracleText(a, e.root.typ), text(c.Value)), ""
+	}
+	return "", ""
+}
+
+func text(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	return strconv.Quote(*s)
+}
+
+func oracleText(a arrow.Array, t typ) string {
+	if a.IsNull(0) {
+		return "null"
+	}
+	var v vec
+	v.borrow(a, t)
+	return string(textOf(t, &v)(nil, 0))
+}
+
+// oracleEqual compares texts: numerics by value, at our places if those are
+// fewer; approximate floats to 1e-14.
+func oracleEqual(c *oracleCase, t typ, got string) bool {
+	if got == *c.Value {
+		return true
+	}
+	switch t.k {
+	case kDecimal:
+		g, ok1 := new(big.Rat).SetString(got)
+		w, ok2 := new(big.Rat).SetString(*c.Value)
+		if !ok1 || !ok2 {
+			return false
+		}
+		if g.Cmp(w) == 0 {
+			return true
+		}
+		// Places that depend on the value in PostgreSQL are fixed here: equal when
+		// rounded to the fewer ones.
+		if _, frac, _ := strings.Cut(*c.Value, "."); t.s >= wideScale && len(frac) < int(t.s) {
+			x, bad := parseDecimalAs(got, decimalType(38, int32(len(frac))))
+			return bad == nil && string(appendDec(nil, x, int32(len(frac)))) == *c.Value
+		}
+		d, bad := parseDecimalAs(*c.Value, decimalType(38, t.s))
+		return bad == nil && string(appendDec(nil, d, t.s)) == got && t.s >= wideScale
+	case kFloat32, kFloat64:
+		g, _ := strconv.ParseFloat(got, 64)
+		w, _ := strconv.ParseFloat(*c.Value, 64)
+		return c.Approx && math.Abs(g-w) <= 1e-14*math.Abs(w)
+	}
+	return false
+}
+
+// oracleFloor is how many cases must pass; raise it when more do.
+const oracleFloor = 5100
+
+func TestExpressionsAgreeWithARealPostgres(t *testing.T) {
+	f := sharedFile(t, "data/postgres/expressions.ndjson.gz")
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := bufio.NewScanner(z)
+	sc.Buffer(nil, 1<<20)
+	passed, total := 0, 0
+	left, known := map[string]int{}, map[string]int{}
+	for sc.Scan() {
+		var c oracleCase
+		if err := json.Unmarshal(sc.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		total++
+		diff, why := oracleRun(t, &c)
+		switch {
+		case why != "":
+			left[why]++
+		case diff == "":
+			passed++
+		default:
+			if d := oracleDifference(&c); d != "" {
+				known[d]++
+				continue
+			}
+			row, _ := json.Marshal(c.Row)
+			t.Errorf("case %v (%s): %s  %s: %s", c.ID, c.Group, c.Expr, row, diff)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d of %d cases pass", passed, total)
+	logCounts(t, "different on purpose", known)
+	logCounts(t, "left out", left)
+	if passed < oracleFloor {
+		t.Errorf("%d cases pass, at least %d did before", passed, oracleFloor)
+	}
+}
+
+func logCounts(t *testing.T, what string, m map[string]int) {
+	var keys []string
+	n := 0
+	for k, v := range m {
+		keys = append(keys, k)
+		n += v
+	}
+	sort.Slice(keys, func(i, j int) bool {
+		return m[keys[i]] > m[keys[j]] || m[keys[i]] == m[keys[j]] && keys[i] < keys[j]
+	})
+	t.Logf("%s: %d", what, n)
+	for _, k := range keys {
+		t.Logf("  %5d  %s", m[k], k)
+	}
+}
+
+// The differences on purpose, as docs/differences.md lists them.
+const (
+	diffDigits = "a decimal has at most 38 digits and no NaN or infinity"
+	diffTime   = "times are finite, timestamps end in the year 294247"
+	diffISO    = "dates and times are read in ISO 8601 only"
+	diffNull   = "a null operand makes a null before the others are looked at"
+)
+
+// oracleKnown lists the cases that show a difference on purpose.
+var oracleKnown = map[string][]int{
+	diffDigits: {863, 1233, 1551, 1562, 1567, 3488, 3605, 3699, 3703, 3706, 3707, 3709, 3714, 3723, 4045, 4049, 4056, 4071},
+	diffTime:   {3783, 3784, 3822, 3826, 3834, 5666, 5690, 5721},
+	diffISO:    {3309, 3768, 3776, 3777, 3778, 3779, 3788, 3814, 3815, 3842, 3848},
+	diffNull:   {4806},
+}
+
+// oracleDifference names the difference on purpose that a case shows; "" for a
+// mistake.
+func oracleDifference(c *oracleCase) string {
+	for what, ids := range oracleKnown {
+		if slices.Contains(ids, c.ID) {
+			return what
+		}
+	}
+	return ""
+}
