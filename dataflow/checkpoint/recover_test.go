@@ -1,0 +1,139 @@
+package checkpoint
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"frazil/dataflow"
+)
+
+func at(a, b string) dataflow.Positions {
+	p := dataflow.Positions{}
+	if a != "" {
+		p.Set("src", "0", dataflow.Position(a))
+	}
+	if b != "" {
+		p.Set("src", "1", dataflow.Position(b))
+	}
+	return p
+}
+
+func wm(t dataflow.Time) map[string]dataflow.Time { return map[string]dataflow.Time{"src": t} }
+
+func manifestAt(a, b string, w dataflow.Time, t *TargetState) *Manifest {
+	return &Manifest{
+		Sources: map[string]*SourceState{"src": {Watermark: w, Splits: map[dataflow.Split]*SplitState{"0": {Position: a}, "1": {Position: b}}}},
+		Targets: map[string]*TargetState{"out": t},
+	}
+}
+
+// facts of a sink whose manifest entry is at done.
+func facts(known *TargetState, found dataflow.Committed) SinkFacts {
+	found.ClockComplete = true
+	found.Plan = "plan"
+	return SinkFacts{Name: "out", Target: "t", Known: known, Found: found, Fingerprint: "plan"}
+}
+
+func TestATargetWhereTheStateLeftItCommitsWhatIsPending(t *testing.T) {
+	known := &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30), Pending: []dataflow.Commit{
+		{Epoch: 4, From: at("3", "3"), At: at("4", "4"), Watermarks: wm(40)}, {Epoch: 5, From: at("4", "4"), At: at("4", "4"), Watermarks: wm(50)},
+	}}
+	for _, c := range []struct {
+		name  string
+		found dataflow.Committed
+		left  []dataflow.Epoch
+	}{
+		{"nothing of it has happened", dataflow.Committed{ID: "u", Positions: at("3", "3"), Watermarks: wm(30)}, []dataflow.Epoch{4, 5}},
+		{"the first has happened", dataflow.Committed{ID: "u", Positions: at("4", "4"), Watermarks: wm(40)}, []dataflow.Epoch{5}},
+		{"both have, the second by time alone", dataflow.Committed{ID: "u", Positions: at("4", "4"), Watermarks: wm(50)}, nil},
+	} {
+		r, err := Recover(manifestAt("4", "4", 50, known), []SinkFacts{facts(known, c.found)}, true, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		var left []dataflow.Epoch
+		for _, p := range r.Targets["out"].Pending {
+			left = append(left, p.Epoch)
+		}
+		if !slices.Equal(left, c.left) || len(r.Replays) != 0 {
+			t.Errorf("%s: pending %v, replays %v", c.name, left, r.Replays)
+		}
+	}
+}
+
+func TestATargetBeyondTheStateIsReplayedMuted(t *testing.T) {
+	known := &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30)}
+	for name, found := range map[string]dataflow.Committed{
+		"further in one split":     {ID: "u", Positions: at("9", "4"), Watermarks: wm(30)},
+		"further by time alone":    {ID: "u", Positions: at("4", "4"), Watermarks: wm(90)},
+		"with a split found later": {ID: "u", Positions: func() dataflow.Positions { p := at("4", "4"); p.Set("src", "2", dataflow.Position("1")); return p }(), Watermarks: wm(40)},
+	} {
+		r, err := Recover(manifestAt("4", "4", 40, known), []SinkFacts{facts(known, found)}, true, []string{"screen"})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(r.Replays) != 1 || !slices.Equal(r.Replays[0].Unmute, []string{"out", "screen"}) || compareAll(r.Replays[0].Until, found.Positions) != same {
+			t.Errorf("%s: %+v", name, r.Replays)
+		}
+	}
+}
+
+func TestALostStateReplaysTargetsInTheirOrderFromTheRecordedStart(t *testing.T) {
+	a := facts(nil, dataflow.Committed{Positions: at("9", "9"), Watermarks: wm(90), Start: at("1", "2")})
+	b := facts(nil, dataflow.Committed{Positions: at("5", "7"), Watermarks: wm(50), Start: at("1", "2")})
+	b.Name = "late"
+	none := facts(nil, dataflow.Committed{})
+	none.Name = "never"
+	r, err := Recover(nil, []SinkFacts{a, b, none}, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if compareAll(r.Start, at("1", "2")) != same || len(r.Replays) != 2 || r.Replays[0].Unmute[0] != "late" || r.Replays[1].Unmute[0] != "out" {
+		t.Fatalf("%+v", r)
+	}
+	if slices.Contains(r.Muted, "never") {
+		t.Fatal("a target that holds nothing is not muted")
+	}
+}
+
+func TestALostStateOfAPipelineWithoutKeyedStateStartsAtTheTargets(t *testing.T) {
+	a := facts(nil, dataflow.Committed{Positions: at("9", "9"), Watermarks: wm(90), Start: at("1", "2")})
+	r, err := Recover(nil, []SinkFacts{a}, false, nil)
+	if err != nil || len(r.Replays) != 0 || compareAll(r.Start, at("9", "9")) != same {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestWhatNoReplayMendsIsRefusedWithTheReason(t *testing.T) {
+	known := func() *TargetState {
+		return &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30)}
+	}
+	beyond := dataflow.Committed{ID: "u", Positions: at("9", "9"), Watermarks: wm(90)}
+	for _, c := range []struct {
+		name   string
+		known  *TargetState
+		found  dataflow.Committed
+		change func(*SinkFacts)
+		want   string
+	}{
+		{"rolled back", known(), dataflow.Committed{ID: "u", Positions: at("2", "2")}, nil, "rolled back"},
+		{"recreated", known(), dataflow.Committed{ID: "other"}, nil, "recreated"},
+		{"emptied", known(), dataflow.Committed{ID: "u"}, nil, "no longer holds"},
+		{"crossed", known(), dataflow.Committed{ID: "u", Positions: at("9", "1")}, nil, "rolled back"},
+		{"renamed", nil, dataflow.Committed{ID: "u", Positions: at("1", "1")}, nil, "removed or renamed"},
+		{"not replayable", known(), beyond, func(f *SinkFacts) { f.NotReplayable = "dedup takes rows as they come" }, "dedup takes rows as they come"},
+		{"another plan", known(), beyond, func(f *SinkFacts) { f.Fingerprint = "new" }, "another version"},
+		{"expired decisions", known(), beyond, func(f *SinkFacts) { f.Found.ClockComplete = false }, "expired"},
+	} {
+		f := facts(c.known, c.found)
+		if c.change != nil {
+			c.change(&f)
+		}
+		_, err := Recover(manifestAt("4", "4", 40, c.known), []SinkFacts{f}, true, nil)
+		if !errors.Is(err, ErrCannotResume) || !errors.Is(err, dataflow.ErrPermanent) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
