@@ -12,12 +12,16 @@ import (
 // rows makes batches of records: the decoder's columns, the metadata that is
 // asked for, and the system columns.
 type rows struct {
-	dec     dataflow.Decoder
-	bad     *dataflow.BadRows
-	schema  *arrow.Schema
-	meta    []metaColumn
-	pos     *array.Int64Builder
-	arrived *array.Int64Builder
+	dec    dataflow.Decoder
+	bad    *dataflow.BadRows
+	schema *arrow.Schema
+	meta   []metaColumn
+	// The system columns are gathered here and built at once: most batches have
+	// no arrival times at all.
+	pos        []int64
+	arrived    []int64
+	hasArrived []bool // empty: none so far
+	ints       *array.Int64Builder
 }
 
 // metaColumn appends one thing about a record.
@@ -31,10 +35,7 @@ func newRows(env *dataflow.Env, cfg Config, dec dataflow.Decoder) *rows {
 	if alloc == nil {
 		alloc = memory.DefaultAllocator
 	}
-	r := &rows{
-		dec: dec, bad: dataflow.NewBadRows(env),
-		pos: array.NewInt64Builder(alloc), arrived: array.NewInt64Builder(alloc),
-	}
+	r := &rows{dec: dec, bad: dataflow.NewBadRows(env), ints: array.NewInt64Builder(alloc)}
 	fields := append([]arrow.Field{}, dec.Schema().Fields()...)
 	for _, c := range cfg.Metadata.columns() {
 		nullable := c.kind == "key" || c.kind == "headers" || c.kind == "timestamp"
@@ -106,12 +107,25 @@ func (w *rows) add(sp *split, r *kgo.Record) {
 	for i := range w.meta {
 		w.meta[i].append(r)
 	}
-	w.pos.Append(pos)
+	w.pos = append(w.pos, pos)
 	if r.Attrs.TimestampType() == 1 { // LogAppendTime
-		w.arrived.Append(int64(dataflow.TimeOf(r.Timestamp)))
-	} else {
-		w.arrived.AppendNull()
+		n := len(w.pos) // the rows before it have none
+		w.arrived = append(w.arrived, make([]int64, n-len(w.arrived))...)
+		w.hasArrived = append(w.hasArrived, make([]bool, n-len(w.hasArrived))...)
+		w.arrived[n-1], w.hasArrived[n-1] = int64(dataflow.TimeOf(r.Timestamp)), true
 	}
+}
+
+// system builds the system columns.
+func (w *rows) system() (pos, arrived arrow.Array) {
+	n := len(w.pos)
+	w.ints.AppendValues(w.pos, nil)
+	pos = w.ints.NewArray()
+	w.ints.AppendValues(w.arrived, w.hasArrived)
+	w.ints.AppendNulls(n - len(w.arrived))
+	arrived = w.ints.NewArray()
+	w.pos, w.arrived, w.hasArrived = w.pos[:0], w.arrived[:0], w.hasArrived[:0]
+	return pos, arrived
 }
 
 // flush returns the rows as a batch, or nil.
@@ -124,7 +138,8 @@ func (w *rows) flush() arrow.RecordBatch {
 	for _, m := range w.meta {
 		cols = append(cols, m.b.NewArray())
 	}
-	cols = append(cols, w.pos.NewArray(), w.arrived.NewArray())
+	pos, arrived := w.system()
+	cols = append(cols, pos, arrived)
 	b := array.NewRecordBatch(w.schema, cols, int64(n))
 	for _, c := range cols {
 		c.Release()
@@ -136,11 +151,13 @@ func (w *rows) release() {
 	for _, c := range w.dec.Flush() {
 		c.Release()
 	}
+	if dec, ok := w.dec.(interface{ Release() }); ok {
+		dec.Release()
+	}
 	for _, m := range w.meta {
 		m.b.Release()
 	}
-	w.pos.Release()
-	w.arrived.Release()
+	w.ints.Release()
 	w.bad.Release()
 }
 

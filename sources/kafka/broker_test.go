@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -35,7 +36,9 @@ func (r *rig) fresh(partitions int32, configs map[string]*string) string {
 			return
 		}
 		defer c.Close()
-		if _, err := kadm.NewClient(c).DeleteTopic(r.t.Context(), topic); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if _, err := kadm.NewClient(c).DeleteTopic(ctx, topic); err != nil {
 			r.t.Log(err)
 		}
 	})

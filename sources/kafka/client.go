@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"frazil/dataflow"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -20,17 +23,21 @@ const (
 	// askTimeout bounds one question to the brokers, retries included.
 	askTimeout = 10 * time.Second
 	dialLimit  = 5 * time.Second
+	// maxBatch bounds what one compressed batch may become.
+	maxBatch = 256 << 20
 )
 
+const recordSize = int(unsafe.Sizeof(kgo.Record{}))
+
 // clientOptions are the client's settings. TLS and SASL will be added here.
-func clientOptions(cfg Config, dials *dialErrors) []kgo.Opt {
+func clientOptions(cfg Config, dials *dialErrors, pool *slabs) []kgo.Opt {
 	level := kgo.ReadCommitted()
 	if cfg.Isolation == readUncommitted {
 		level = kgo.ReadUncommitted()
 	}
-	// A quarter of an answer for one partition: with few partitions batches are
-	// large, with many none starves the others.
-	perPartition := max(int32(cfg.FetchMax)/4, minFetch)
+	// Half of an answer may be one partition's: batches are large, and none
+	// starves the others.
+	perPartition := max(int32(cfg.FetchMax)/2, minFetch)
 	return []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ClientID(cfg.ClientID),
@@ -42,13 +49,14 @@ func clientOptions(cfg Config, dials *dialErrors) []kgo.Opt {
 		kgo.FetchMaxBytes(int32(cfg.FetchMax)),
 		kgo.FetchMaxPartitionBytes(perPartition),
 		kgo.FetchMaxWait(fetchWait),
+		kgo.MaxDecompressBatchBytes(maxBatch),
 		kgo.RetryTimeout(askTimeout),
 		kgo.DialTimeout(dialLimit),
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.RetryBackoffFn(func(tries int) time.Duration {
 			return min(100*time.Millisecond<<min(tries-1, 10), 2*time.Second)
 		}),
-		kgo.WithPools(&slabs{}),
+		kgo.WithPools(pool),
 		kgo.WithHooks(dials),
 		kgo.DisableClientMetrics(),
 	}
@@ -113,30 +121,85 @@ func classify(err error) error {
 
 // slabs keeps the memory of decoded record batches for the next ones: without
 // it every record costs about 200 bytes of garbage, and every compressed batch
-// its size. It implements kgo.PoolRecords and kgo.PoolDecompressBytes.
-type slabs struct{ records, bytes sync.Pool }
+// its size. A sync.Pool would lose half of it to the collector. It implements
+// kgo.PoolRecords and kgo.PoolDecompressBytes.
+type slabs struct {
+	limit int // bytes that may be kept
+	mu    struct {
+		sync.Mutex
+		records [][]kgo.Record
+		bytes   [][]byte
+		kept    int
+	}
+}
 
 // GetRecords implements kgo.PoolRecords.
 func (s *slabs) GetRecords(n int) []kgo.Record {
-	if v, ok := s.records.Get().(*[]kgo.Record); ok && cap(*v) >= n {
-		return (*v)[:0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := pick(&s.mu.records, n); ok {
+		s.mu.kept -= cap(r) * recordSize
+		return r
 	}
 	return make([]kgo.Record, 0, n)
 }
 
 // PutRecords implements kgo.PoolRecords.
-func (s *slabs) PutRecords(r []kgo.Record) { s.records.Put(&r) }
+func (s *slabs) PutRecords(r []kgo.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if size := cap(r) * recordSize; s.mu.kept+size <= s.limit {
+		s.mu.records = append(s.mu.records, r[:0])
+		s.mu.kept += size
+	}
+}
 
 // GetDecompressBytes implements kgo.PoolDecompressBytes.
-func (s *slabs) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
-	if v, ok := s.bytes.Get().(*[]byte); ok && cap(*v) >= len(compressed) {
-		return (*v)[:0]
+func (s *slabs) GetDecompressBytes(compressed []byte, codec kgo.CompressionCodecType) []byte {
+	need := 4 * len(compressed)
+	if codec == kgo.CodecSnappy {
+		// The size stands in front (but for the framing of old Java clients). A
+		// buffer that is too small is of no use to this codec.
+		if n, err := s2.DecodedLen(compressed); err == nil && n <= maxBatch {
+			need = n
+		}
 	}
-	return make([]byte, 0, 4*len(compressed))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b, ok := pick(&s.mu.bytes, need); ok {
+		s.mu.kept -= cap(b)
+		return b
+	}
+	return make([]byte, 0, need)
 }
 
 // PutDecompressBytes implements kgo.PoolDecompressBytes.
-func (s *slabs) PutDecompressBytes(b []byte) { s.bytes.Put(&b) }
+func (s *slabs) PutDecompressBytes(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.kept+cap(b) <= s.limit {
+		s.mu.bytes = append(s.mu.bytes, b[:0])
+		s.mu.kept += cap(b)
+	}
+}
+
+// drop gives all memory back: an idle source holds none.
+func (s *slabs) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.records, s.mu.bytes, s.mu.kept = nil, nil, 0
+}
+
+// pick takes the last slice that holds n.
+func pick[T any](free *[][]T, n int) ([]T, bool) {
+	for i := len(*free) - 1; i >= 0; i-- {
+		if v := (*free)[i]; cap(v) >= n {
+			*free = slices.Delete(*free, i, i+1)
+			return v, true
+		}
+	}
+	return nil, false
+}
 
 var (
 	_ kgo.PoolRecords         = (*slabs)(nil)

@@ -37,8 +37,9 @@ type Config struct {
 	// targets, for lag tools. It is never read. Default: the pipeline's name.
 	Group string `yaml:"group"`
 	// FetchMax bounds one answer of one broker, in bytes as they travel
-	// (compressed). A larger one costs memory and gives larger batches. Default:
-	// 8MiB.
+	// (compressed), 64KiB to 64MiB. A larger one costs memory and gives larger
+	// batches. An eighth of the source's share of the memory is not exceeded.
+	// Default: 4MiB.
 	FetchMax component.Bytes `yaml:"fetch_max"`
 	// ClientID is what brokers see in their logs and quotas. Default: frazil.
 	ClientID string `yaml:"client_id"`
@@ -80,7 +81,7 @@ const (
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{Start: startEarliest, Isolation: readCommitted, OnGap: gapFail, FetchMax: 8 << 20, ClientID: "frazil"}
+	return Config{Start: startEarliest, Isolation: readCommitted, OnGap: gapFail, FetchMax: 4 << 20, ClientID: "frazil"}
 }
 
 func init() {
@@ -97,7 +98,7 @@ Gaps: where records that should be read are gone, on_gap decides. A topic that w
 
 Replay: the same records are read again from the same positions, unless the topic is compacted: then older versions of a key disappear, and a replay may differ. A warning in the log names such topics.
 
-Memory: one answer of fetch_max bytes per broker waits in the client, and read records up to half of the source's share of the memory wait in front of the decoder.`,
+Memory: per broker one answer of fetch_max bytes is decoded while the next one waits, both decompressed, with about 200 bytes a record.`,
 		Default: DefaultConfig,
 		Plan:    plan,
 		New:     newSource,

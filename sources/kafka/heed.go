@@ -96,16 +96,21 @@ func (s *source) heedCheck(sp *split, a *answer) {
 // nobody is quiet.
 func (s *source) askChecks() {
 	s.poll.ticks++
-	if s.poll.checks > 0 || s.poll.buffered >= s.poll.limit {
+	if s.poll.checks > 0 || s.poll.buffered >= lowQueue {
 		return
 	}
 	var ask []job
+	idle := true
 	for _, sp := range s.poll.splits {
 		quiet := sp.state == reading && len(sp.queue) == 0 && !sp.moved
+		idle = idle && quiet
 		sp.moved = false
 		if quiet && (!sp.caughtUp || s.poll.ticks%calmTicks == 0) {
 			ask = append(ask, job{kind: look, split: sp.name, seq: sp.seq, pos: sp.pos})
 		}
+	}
+	if idle {
+		s.slabs.drop()
 	}
 	s.poll.checks = len(ask)
 	s.watch.ask(ask...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/component"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -25,6 +26,7 @@ type source struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	dials  *dialErrors
+	slabs  *slabs
 	gens   gens
 
 	// ctx ends with Close.
@@ -44,7 +46,6 @@ type source struct {
 		byName   map[dataflow.Split]*split
 		turn     int
 		buffered int64 // bytes of records that wait in queues
-		limit    int64
 		seq      uint64
 		failed   error // what ends the source with the next Poll
 		ticks    int
@@ -109,6 +110,11 @@ type fetched struct {
 	bytes   int64
 }
 
+// lowQueue: while more than that waits in queues, the client is not asked for
+// more. It holds one answer of each broker ready meanwhile, so that fetching
+// and decoding overlap, and memory stays at about two answers.
+const lowQueue = 1 << 20
+
 // recordOverhead is about what a record costs beside its bytes.
 const recordOverhead = 200
 
@@ -129,14 +135,17 @@ func open(env *dataflow.Env, cfg Config, every time.Duration) (*source, error) {
 		return nil, fmt.Errorf("make the decoder of %q: %w", env.Step, err)
 	}
 	s := &source{cfg: cfg, env: env, dials: &dialErrors{}}
-	if s.client, err = kgo.NewClient(clientOptions(cfg, s.dials)...); err != nil {
+	if env.Memory > 0 {
+		cfg.FetchMax = min(cfg.FetchMax, max(component.Bytes(env.Memory/8), minFetch))
+	}
+	s.slabs = &slabs{limit: 8 * int(cfg.FetchMax)}
+	if s.client, err = kgo.NewClient(clientOptions(cfg, s.dials, s.slabs)...); err != nil {
 		return nil, dataflow.Permanent(fmt.Errorf("make the kafka client: %w", err))
 	}
 	s.admin = kadm.NewClient(s.client)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.poll.rows = newRows(env, cfg, dec)
 	s.poll.byName = map[dataflow.Split]*split{}
-	s.poll.limit = max(env.Memory/2, 4<<20)
 	s.watch.init(every)
 	s.wait.Add(1)
 	go func() {
@@ -265,7 +274,7 @@ func (s *source) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.P
 			return dataflow.Polled{}, err
 		}
 		s.heed(s.watch.answers.take())
-		if s.poll.buffered < s.poll.limit {
+		if s.poll.buffered < lowQueue {
 			s.sort(s.client.PollFetches(nil)) // takes what is there, and sets off the next fetch
 		}
 		if p, err := s.next(limit); err != nil || p.Split != "" {
