@@ -110,6 +110,18 @@ func TestGoodFilesPlan(t *testing.T) {
 	}
 }
 
+func TestExamplesAreFine(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*/pipeline*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, f := range files {
+		if code, _, stderr := frazil("lint", f); code != exitOK {
+			t.Errorf("lint %s: exit code %d\n%s", f, code, stderr)
+		}
+	}
+}
+
 func TestTheCommandLineIsExplained(t *testing.T) {
 	for _, c := range []struct {
 		args         string

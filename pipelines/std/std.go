@@ -6,6 +6,7 @@ import (
 	_ "frazil/operators"
 	_ "frazil/sinks/console"
 	_ "frazil/sinks/drop"
+	_ "frazil/sinks/files"
 	_ "frazil/sinks/iceberg"
 	_ "frazil/sources/generate"
 	_ "frazil/sources/kafka"
