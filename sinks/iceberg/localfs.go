@@ -2,7 +2,9 @@ package iceberg
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -46,6 +48,15 @@ func (s syncedFS) WriteFile(name string, content []byte) error {
 		return err
 	}
 	return w.Close()
+}
+
+// Remove removes a file; one that is gone already is no error, as in object
+// stores: a commit and an expiry may clear away the same metadata file.
+func (s syncedFS) Remove(name string) error {
+	if err := s.LocalFS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 type syncedFile struct{ *os.File }
