@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -108,6 +109,9 @@ func (a *api) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /health", a.health)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /api/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Status()) })
 	mux.HandleFunc("GET /api/manifest", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Manifest()) })
 	mux.HandleFunc("GET /api/quarantine", a.quarantine)

@@ -41,6 +41,8 @@ type coordinator struct {
 	quietRows int64
 	finished  bool
 	result    Result
+	// started, aligned and staged are when the epoch under way came so far.
+	started, aligned, staged time.Time
 }
 
 // sourceRun is one source step in this attempt.
@@ -221,7 +223,7 @@ func (c *coordinator) eachSource(f func(*sourceTask)) {
 }
 
 func (c *coordinator) startBarrier(a checkpoint.StartBarrier) {
-	c.reports = c.reports[:0]
+	c.reports, c.started = c.reports[:0], c.j.o.Now()
 	b := &barrier{epoch: a.Epoch}
 	cmd := command{barrier: b, kind: a.Kind}
 	if c.attached.unmute != nil && c.attached.used == 0 {
@@ -234,6 +236,7 @@ func (c *coordinator) startBarrier(a checkpoint.StartBarrier) {
 
 // awaitParts waits, beside the loop, until every staged part is durable.
 func (c *coordinator) awaitParts(e dataflow.Epoch) {
+	c.aligned = c.j.o.Now()
 	pending := map[string]dataflow.Pending{}
 	for _, r := range c.reports {
 		if r.sink != nil && r.sink.pending != nil {
@@ -265,6 +268,7 @@ func (c *coordinator) help(f func()) {
 
 // writeManifest builds the manifest of an epoch and writes it with the state.
 func (c *coordinator) writeManifest(p partsReady) error {
+	c.staged = c.j.o.Now()
 	m, targets, err := c.buildManifest(p)
 	if err != nil {
 		return err
@@ -287,6 +291,8 @@ func (c *coordinator) written(e manifestWritten) error {
 	c.manifest = e.m
 	c.positions[e.epoch] = e.m.Positions()
 	c.j.published(e.m)
+	now := c.j.o.Now()
+	c.j.o.Log.Debug("epoch", "number", uint64(e.epoch), "align", c.aligned.Sub(c.started), "stage", c.staged.Sub(c.aligned), "write", now.Sub(c.staged), "targets", e.targets)
 	if err := c.step(checkpoint.Written{Epoch: e.epoch, Targets: e.targets}); err != nil {
 		return err
 	}
