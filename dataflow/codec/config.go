@@ -62,7 +62,9 @@ func under(prefix string, err error) error {
 
 // JSONConfig says how JSON documents become rows. A missing field and null are
 // null; a value of another type makes the record bad, nothing is coerced; of a
-// key that comes twice the last one counts.
+// key that comes twice the last one counts. Numbers with a fraction of zero are
+// integers; a decimal may also be a text that holds a number; binary is a text in
+// base64; digits of a time below the microsecond are cut off.
 type JSONConfig struct {
 	// Schema maps the fields of the document to columns, in the order of the
 	// columns: {device: string, ts: timestamptz(ms)}. Required unless whole is
