@@ -3,6 +3,7 @@ package operators
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -259,18 +260,9 @@ func (o *stampOrder) take(wm int64) (arrow.RecordBatch, error) {
 	b, err := o.gather(parts)
 	for _, r := range done {
 		r.batch.Release()
-		err = firstError(err, o.forget(r))
+		err = errors.Join(err, o.forget(r))
 	}
 	return b, err
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // leads says whether r, the root of the heap, still has the first row of all.

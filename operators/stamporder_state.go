@@ -236,69 +236,76 @@ func (o *stampOrder) drop(set *stampSaved) error {
 // restore makes one run of all rows that wait in the state.
 func (o *stampOrder) restore(schema *arrow.Schema) error {
 	o.state.released = dataflow.MinTime
-	saved := &stampSaved{runs: 1}
-	var batches []arrow.RecordBatch
-	var left []int32 // the rows of all batches that were not yet taken
-	total := 0
-	defer func() {
-		for _, b := range batches {
-			b.Release()
-		}
-	}()
+	found := stampFound{set: &stampSaved{runs: 1}}
+	defer found.release()
 	for g := o.env.Groups.Lo; g < o.env.Groups.Hi; g++ {
-		mark, err := o.restoreMark(g)
-		if err != nil {
-			return err
-		}
-		o.state.marks[g] = mark
-		err = o.env.State.Scan(g, stampBlobs, stampBlobsE, func(k, v []byte) error {
-			key := stampKey{group: g, number: binary.BigEndian.Uint64(k[len(stampBlobs):])}
-			b, err := o.restoreBlob(schema, v)
-			if err != nil {
-				return fmt.Errorf("rows %d of key group %d: %w", key.number, g, err)
-			}
-			for _, s := range b.Column(o.cols.stamp).(*array.Int64).Int64Values() {
-				if dataflow.Time(s) >= mark {
-					left = append(left, int32(total))
-				}
-				total++
-			}
-			batches = append(batches, b)
-			saved.keys = append(saved.keys, key)
-			o.state.blobs[g]++
-			o.state.next = max(o.state.next, key.number+1)
-			return nil
-		})
-		if err != nil {
+		if err := o.restoreGroup(schema, g, &found); err != nil {
 			return err
 		}
 	}
-	if len(batches) == 0 {
+	if len(found.batches) == 0 {
 		return nil
 	}
-	all, err := joinBatches(o.env, batches)
+	all, err := joinBatches(o.env, found.batches)
 	if err != nil {
 		return err
 	}
 	defer all.Release()
-	if len(left) < total {
-		some, err := dataflow.TakeBatch(o.env.Alloc, all, left)
-		if err != nil {
-			return err
-		}
-		defer some.Release()
-		all = some
+	left, err := dataflow.TakeBatch(o.env.Alloc, all, found.left)
+	if err != nil {
+		return err
 	}
-	o.env.Fates.Held.Add(all.NumRows())
-	r, err := o.add(all)
+	defer left.Release()
+	r, err := o.add(left)
 	if err != nil {
 		return err
 	}
 	if r == nil { // All of them were taken before the last barrier.
-		return o.drop(saved)
+		return o.drop(found.set)
 	}
-	r.saved, o.state.sets = saved, []*stampSaved{saved}
+	o.env.Fates.Held.Add(left.NumRows())
+	r.saved, o.state.sets = found.set, []*stampSaved{found.set}
 	return nil
+}
+
+// stampFound is what restore has read.
+type stampFound struct {
+	set     *stampSaved
+	batches []arrow.RecordBatch
+	rows    int
+	left    []int32 // the rows of all batches that were not yet taken
+}
+
+func (f *stampFound) release() {
+	for _, b := range f.batches {
+		b.Release()
+	}
+}
+
+func (o *stampOrder) restoreGroup(schema *arrow.Schema, g int, found *stampFound) error {
+	mark, err := o.restoreMark(g)
+	if err != nil {
+		return err
+	}
+	o.state.marks[g] = mark
+	return o.env.State.Scan(g, stampBlobs, stampBlobsE, func(k, v []byte) error {
+		key := stampKey{group: g, number: binary.BigEndian.Uint64(k[len(stampBlobs):])}
+		b, err := o.restoreBlob(schema, v)
+		if err != nil {
+			return fmt.Errorf("rows %d of key group %d: %w", key.number, g, err)
+		}
+		for _, s := range b.Column(o.cols.stamp).(*array.Int64).Int64Values() {
+			if dataflow.Time(s) >= mark {
+				found.left = append(found.left, int32(found.rows))
+			}
+			found.rows++
+		}
+		found.batches = append(found.batches, b)
+		found.set.keys = append(found.set.keys, key)
+		o.state.blobs[g]++
+		o.state.next = max(o.state.next, key.number+1)
+		return nil
+	})
 }
 
 func (o *stampOrder) restoreMark(group int) (dataflow.Time, error) {
