@@ -526,3 +526,92 @@ func TestWindowStateIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowStateFormat pins the bytes: they are in the state of users.
+func TestWindowStateFormat(t *testing.T) {
+	fields := []arrow.Field{
+		{Name: "k", Type: dataflow.TypeString}, {Name: "i", Type: dataflow.TypeInt64}, {Name: "d", Type: &arrow.Decimal128Type{Precision: 10, Scale: 2}},
+		{Name: "f", Type: dataflow.TypeFloat64}, {Name: "s", Type: dataflow.TypeString, Nullable: true},
+	}
+	feed := newWindowFeed(fields, 0, 1)
+	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{
+		Tumbling: component.Duration(time.Minute), By: []string{"k"},
+		Aggregate: component.NamedExprs{
+			{Name: "n", Expr: "count(*)"}, {Name: "lo", Expr: "min(s)"}, {Name: "i", Expr: "sum(i)"}, {Name: "d", Expr: "avg(d)"},
+			{Name: "f", Expr: "sum(f)"}, {Name: "top", Expr: "max(f)"}, {Name: "dlo", Expr: "min(d)"}, {Name: "hi", Expr: "max(s)"},
+		},
+	})
+	r.start(1)
+	row := func(k string, i int64, d string, f float64, s any) windowTestRow {
+		return windowTestRow{-1, []any{k, i, d, f, s}}
+	}
+	b := feed.batch(r.alloc, 0, []windowTestRow{row("ab", -3, "1.25", 0.5, "x"), row("ab", 1, "-2.00", math.Inf(1), "yz"), row("", 7, "0.01", 1, nil)})
+	r.rows(b)
+	b.Release()
+	r.barrier()
+	r.stop()
+	var got []string
+	for g, m := range r.kv.groups {
+		for k, v := range m {
+			got = append(got, fmt.Sprintf("%02x %x %x", g, k, v))
+		}
+	}
+	slices.Sort(got)
+	// Key: 'w', the minute before 1970, the key. Value: the version, then n, lo,
+	// i (2 words, count), d (3 words, count), f (sum, rest, infinite, count), top,
+	// dlo, hi, and the bytes of lo and hi.
+	want := []string{
+		"b7 77" + "7ffffffffc6c7900" + "01026162 01" + "0200000000000000" + "0100000000000000" +
+			"feffffffffffffff" + "ffffffffffffffff" + "0200000000000000" +
+			"b5ffffffffffffff" + "ffffffffffffffff" + "ffffffffffffffff" + "0200000000000000" +
+			"000000000000e03f" + "0000000000000000" + "000000000000f07f" + "0200000000000000" +
+			"0100000000000000" + "000000000000f0ff" + "0100000000000000" + "0000000000000080" + "c700000000000000" +
+			"0100000000000000" + "0178" + "02797a",
+		"d9 77" + "7ffffffffc6c7900" + "0100 01" + "0100000000000000" + "0000000000000000" +
+			"0700000000000000" + "0000000000000000" + "0100000000000000" +
+			"0100000000000000" + "0000000000000000" + "0000000000000000" + "0100000000000000" +
+			"000000000000f03f" + "0000000000000000" + "0000000000000000" + "0100000000000000" +
+			"0100000000000000" + "000000000000f0bf" + "0100000000000000" + "ffffffffffffff7f" + "feffffffffffffff" +
+			"0000000000000000",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestExtremesOfTheExtreme: the least and greatest values of each type are found
+// although their words are all zeros or ones.
+func TestExtremesOfTheExtreme(t *testing.T) {
+	fields := []arrow.Field{
+		{Name: "k", Type: dataflow.TypeString}, {Name: "i", Type: dataflow.TypeInt64}, {Name: "f", Type: dataflow.TypeFloat64},
+		{Name: "d", Type: &arrow.Decimal128Type{Precision: 38}}, {Name: "s", Type: dataflow.TypeString},
+	}
+	feed := newWindowFeed(fields, 0, 1)
+	var aggs component.NamedExprs
+	for _, c := range []string{"i", "f", "d", "s"} {
+		aggs = append(aggs, component.NamedExpr{Name: "lo_" + c, Expr: "min(" + c + ")"}, component.NamedExpr{Name: "hi_" + c, Expr: "max(" + c + ")"})
+	}
+	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{Tumbling: component.Duration(time.Minute), By: []string{"k"}, Aggregate: aggs})
+	r.start(1)
+	nines := strings.Repeat("9", 38)
+	b := feed.batch(r.alloc, 0, []windowTestRow{
+		{windowT, []any{"high", int64(math.MaxInt64), math.NaN(), nines, "~"}},
+		{windowT, []any{"low", int64(math.MinInt64), math.Inf(-1), "-" + nines, ""}},
+		{windowT, []any{"both", int64(math.MinInt64), math.NaN(), nines, ""}},
+		{windowT, []any{"both", int64(math.MaxInt64), math.Inf(-1), "-" + nines, "a"}},
+	})
+	r.rows(b)
+	b.Release()
+	r.watermark(dataflow.MaxTime)
+	r.stop()
+	at := `"window_start":"2026-03-01T10:00:00.000000Z","window_end":"2026-03-01T10:01:00.000000Z",`
+	line := func(k, i1, i2, f1, f2, d1, d2, s1, s2 string) string {
+		return `{"k":"` + k + `",` + at + `"lo_i":` + i1 + `,"hi_i":` + i2 + `,"lo_f":"` + f1 + `","hi_f":"` + f2 + `","lo_d":"` + d1 + `","hi_d":"` + d2 + `","lo_s":"` + s1 + `","hi_s":"` + s2 + `"}`
+	}
+	lo, hi := "-9223372036854775808", "9223372036854775807"
+	r.check(windowOut, []string{
+		line("both", lo, hi, "-Inf", "NaN", "-"+nines, nines, "", "a"),
+		line("high", hi, hi, "NaN", "NaN", nines, nines, "~", "~"),
+		line("low", lo, lo, "-Inf", "-Inf", "-"+nines, "-"+nines, "", ""),
+	})
+}

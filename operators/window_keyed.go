@@ -17,10 +17,13 @@ import (
 // The state of a window is one entry per window and key in the key's group. The
 // bytes are a format (docs/state-format.md):
 //
-//	key   = start of the window: 8 bytes, big endian, sign bit flipped
-//	        then the canonical key (see keyEncoder)
+//	key   = 'w', start of the window (8 bytes, big endian, sign bit flipped),
+//	        the canonical key (see keyEncoder)
 //	value = 0x01, then the accumulators (see accLayout)
-const windowStateVersion = 1
+const (
+	windowStatePrefix  = 'w'
+	windowStateVersion = 1
+)
 
 // windowKeyed is the half of a window behind the exchange: it merges partial
 // rows into the open windows and fires those that the watermark closes.
@@ -60,7 +63,9 @@ func newWindowKeyed(env *dataflow.Env, s *windowShape) (*windowKeyed, error) {
 		return nil, err
 	}
 	for g := env.Groups.Lo; g < env.Groups.Hi; g++ {
-		if err := env.State.Scan(g, nil, nil, func(key, value []byte) error { return w.restore(g, key, value) }); err != nil {
+		if err := env.State.Scan(g, []byte{windowStatePrefix}, []byte{windowStatePrefix + 1}, func(key, value []byte) error {
+			return w.restore(g, key[1:], value)
+		}); err != nil {
 			return nil, fmt.Errorf("restore windows of key group %d: %w", g, err)
 		}
 	}
@@ -70,6 +75,7 @@ func newWindowKeyed(env *dataflow.Env, s *windowShape) (*windowKeyed, error) {
 	return w, nil
 }
 
+// restore takes in one entry; key is without its prefix.
 func (w *windowKeyed) restore(group int, key, value []byte) error {
 	if len(key) < 8 || len(value) < 1 || value[0] != windowStateVersion {
 		return fmt.Errorf("entry %x is not one of a window of version %d", key, windowStateVersion)
@@ -180,7 +186,7 @@ func (w *windowKeyed) OnWatermark(ctx context.Context, wm dataflow.Time, out dat
 
 // forget removes a fired window from the state.
 func (w *windowKeyed) forget(o *openWindow) error {
-	lo, hi := appendWindowStart(nil, o.start), appendWindowStart(nil, o.start+1)
+	lo, hi := appendWindowStart([]byte{windowStatePrefix}, o.start), appendWindowStart([]byte{windowStatePrefix}, o.start+1)
 	for g, stored := range o.stored {
 		if !stored {
 			continue
@@ -211,7 +217,7 @@ func (w *windowKeyed) store(o *openWindow) error {
 	err := o.table.Dirty(func(e state.Entry) error {
 		group := state.GroupOf(o.table.Hash(e))
 		o.stored[group] = true
-		w.buf = append(appendWindowStart(w.buf[:0], o.start), o.table.Key(e)...)
+		w.buf = append(appendWindowStart(append(w.buf[:0], windowStatePrefix), o.start), o.table.Key(e)...)
 		n := len(w.buf)
 		w.buf = w.layout.encode(append(w.buf, windowStateVersion), o.table.Row(e), o.heaps)
 		return w.env.State.Set(group, w.buf[:n], w.buf[n:])
