@@ -1,0 +1,174 @@
+package oracle
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/engine"
+	"frazil/pipelines"
+	_ "frazil/pipelines/std"
+	"frazil/state"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// shared returns the path of outside data.
+func shared(t *testing.T, parts ...string) string {
+	t.Helper()
+	root := os.Getenv("FRAZIL_SHARED")
+	if root == "" {
+		root = filepath.Join("..", "..", "..", "shared")
+	}
+	root, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := filepath.Join(append([]string{root}, parts...)...)
+	if _, err := os.Stat(p); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("outside data is missing: %v", err)
+		}
+		t.Skipf("outside data is missing: set FRAZIL_SHARED to its folder (%v)", err)
+	}
+	return p
+}
+
+// run loads the pipeline text, runs it to its end and returns the rows of every
+// files sink by step, as decoded JSON objects. %OUT% in the text becomes a new
+// folder.
+func run(t *testing.T, parallelism int, text string) map[string][]map[string]any {
+	t.Helper()
+	dir := t.TempDir()
+	text = strings.ReplaceAll(text, "%OUT%", dir)
+	p, problems := pipelines.Parse(filepath.Join(dir, "pipeline.yaml"), []byte(text), pipelines.Options{Parallelism: parallelism})
+	if p == nil {
+		t.Fatalf("the pipeline is wrong: %v", problems)
+	}
+	s, err := state.Open(filepath.Join(dir, "state"), state.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if _, err := engine.NewJob(p.Graph, engine.Options{Store: s, Every: 50 * time.Millisecond}).Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]map[string]any{}
+	for _, sink := range p.Graph.Sinks {
+		k, err := sink.NewCommitter(ctx, engine.OutsideEnv(p.Graph, sink.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := []map[string]any{}
+		err = k.(dataflow.TableReader).Rows(ctx, func(b arrow.RecordBatch) error {
+			for i := range int(b.NumRows()) {
+				rows = append(rows, decode(t, dataflow.RowJSON(b, i)))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[sink.Name] = rows
+		k.Close()
+	}
+	return out
+}
+
+func decode(t *testing.T, line []byte) map[string]any {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber()
+	var row map[string]any
+	if err := dec.Decode(&row); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return row
+}
+
+// golden reads NDJSON rows, gzipped or not.
+func golden(t *testing.T, path string) []map[string]any {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []map[string]any
+	for _, line := range bytes.Split(bytes.TrimSpace(raw), []byte("\n")) {
+		rows = append(rows, decode(t, line))
+	}
+	if len(rows) == 0 {
+		t.Fatalf("%s is empty", path)
+	}
+	return rows
+}
+
+// millis turns our RFC 3339 text into the goldens' epoch milliseconds.
+func millis(t *testing.T, v any) any {
+	t.Helper()
+	if v == nil {
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, v.(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return json.Number(fmt.Sprint(at.UnixMilli()))
+}
+
+// same compares two sets of rows on the named columns, as multisets.
+func same(t *testing.T, what string, got, want []map[string]any, columns ...string) {
+	t.Helper()
+	count := map[string]int{}
+	key := func(r map[string]any) string {
+		parts := make([]string, len(columns))
+		for i, c := range columns {
+			if _, ok := r[c]; !ok {
+				t.Fatalf("%s: a row has no column %q: %v", what, c, r)
+			}
+			b, _ := json.Marshal(r[c])
+			parts[i] = c + "=" + string(b)
+		}
+		return strings.Join(parts, " ")
+	}
+	for _, r := range want {
+		count[key(r)]--
+	}
+	for _, r := range got {
+		count[key(r)]++
+	}
+	var diff []string
+	for k, n := range count {
+		if n != 0 {
+			diff = append(diff, fmt.Sprintf("%+d %s", n, k))
+		}
+	}
+	if len(diff) > 0 {
+		sort.Strings(diff)
+		t.Fatalf("%s: %d rows, want %d; %d differ (+ too many, - missing):\n%s", what, len(got), len(want), len(diff), strings.Join(diff[:min(10, len(diff))], "\n"))
+	}
+}
