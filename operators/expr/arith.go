@@ -81,9 +81,9 @@ func overflow(c *call, i int, what string) {
 func rangeName[T integer]() string {
 	var t T
 	if _, ok := any(t).(int32); ok {
-		return "integer"
+		return "int32"
 	}
-	return "bigint"
+	return "int64"
 }
 
 func addInt[T integer](c *call, out *vec, a []*vec) {
@@ -119,7 +119,7 @@ func mulInt32(c *call, out *vec, a []*vec) {
 		s := int64(x[i&mx]) * int64(y[i&my])
 		r[i] = int32(s)
 		if s != int64(int32(s)) {
-			overflow(c, i, "integer")
+			overflow(c, i, "int32")
 		}
 	}
 }
@@ -133,7 +133,7 @@ func mulInt64(c *call, out *vec, a []*vec) {
 		r[i] = s
 		hi, _ := bits.Mul64(uint64(p), uint64(q))
 		if int64(hi)-(p>>63&q)-(q>>63&p) != s>>63 {
-			overflow(c, i, "bigint")
+			overflow(c, i, "int64")
 		}
 	}
 }

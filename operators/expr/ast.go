@@ -140,10 +140,16 @@ func (a *ast) canonicalCall(b *strings.Builder) {
 	if a.distinct {
 		b.WriteString("distinct ")
 	}
-	if a.star {
+	switch {
+	case a.star:
 		b.WriteString("*")
+	case a.text == "extract" && len(a.args) == 2:
+		a.args[0].canonical(b)
+		b.WriteString(" from ")
+		a.args[1].canonical(b)
+	default:
+		list(b, a.args)
 	}
-	list(b, a.args)
 	b.WriteString(")")
 	if a.filter != nil {
 		b.WriteString(" filter (where ")

@@ -65,7 +65,7 @@ func castInt64Int32(c *call, out *vec, a []*vec) {
 		v := x[i&m]
 		r[i] = int32(v)
 		if int64(int32(v)) != v {
-			c.fail(i, badRange, "%d is out of range of integer", v)
+			c.fail(i, badRange, "%d is out of range of int32", v)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func castFloat64Float32(c *call, out *vec, a []*vec) {
 		v := x[i&m]
 		r[i] = float32(v)
 		if infinite(r[i]) && !infinite(v) || r[i] == 0 && v != 0 {
-			c.fail(i, badRange, "%v is out of range of real", v)
+			c.fail(i, badRange, "%v is out of range of float32", v)
 		}
 	}
 }

@@ -80,10 +80,11 @@ func (c *call) fail(i int, reason, format string, args ...any) {
 		return
 	}
 	ev.failed.set(i)
-	ev.errs = append(ev.errs, RowError{Row: i, Bad: dataflow.Bad{
-		Reason: reason,
-		Detail: fmt.Sprintf("%s: %s", ev.part(c.node), fmt.Sprintf(format, args...)),
-	}})
+	detail := fmt.Sprintf(format, args...)
+	if ev.batch != nil { // a constant's error points into the text anyway
+		detail = ev.part(c.node) + ": " + detail
+	}
+	ev.errs = append(ev.errs, RowError{Row: i, Bad: dataflow.Bad{Reason: reason, Detail: detail}})
 }
 
 // counts says whether row i's value matters.

@@ -81,7 +81,7 @@ func TestExpressionsGivePostgresResults(t *testing.T) {
 		{"1 + 2", "[3 3 3]", ""},
 		{"null", "[(null) (null) (null)]", ""},
 		{"'a'", `["a" "a" "a"]`, ""},
-		{"price::int * 2000000", "[(null) 1800000000 (null)]", "0 out_of_range: price::int * 2000000: integer out of range\n"},
+		{"price::int * 2000000", "[(null) 1800000000 (null)]", "0 out_of_range: price::int * 2000000: int32 out of range\n"},
 	} {
 		got, bad := evalText(t, c.text, b, alloc)
 		if got != c.want || bad != c.bad {

@@ -24,7 +24,11 @@ func extractType(args []*node) (typ, error) {
 	if args[0].konst == nil || args[0].konst.constNull() {
 		return typ{}, errors.New("extract needs a constant field")
 	}
-	switch dateUnit(args[0].konst.text(0)) {
+	unit := dateUnit(args[0].konst.text(0))
+	if _, err := partOf(unit, args[1].typ.k, 0, interval{}); err == errUnit && !(unit == "julian" && args[1].typ.k != kInterval) {
+		return typ{}, fmt.Errorf("%s has no field %q", args[1].typ, unit)
+	}
+	switch unit {
 	case "second", "epoch":
 		return decimalType(20, 6), nil
 	case "milliseconds":

@@ -161,9 +161,9 @@ func parseInt(s string, bits int) (int64, *dataflow.Bad) {
 	if err == nil {
 		return x, nil
 	}
-	name := "integer"
+	name := "int32"
 	if bits == 64 {
-		name = "bigint"
+		name = "int64"
 	}
 	if e, ok := err.(*strconv.NumError); ok && e.Err == strconv.ErrRange {
 		return 0, badf(badRange, strconv.Quote(s)+" is out of range of "+name)
@@ -173,9 +173,9 @@ func parseInt(s string, bits int) (int64, *dataflow.Bad) {
 
 func parseFloat(s string, bits int) (float64, *dataflow.Bad) {
 	t := trimSpace(s)
-	name := "double precision"
+	name := "float64"
 	if bits == 32 {
-		name = "real"
+		name = "float32"
 	}
 	if strings.ContainsAny(t, "xXpP_") {
 		return 0, notA(name, s)
@@ -234,7 +234,7 @@ func parseBool(s string) (bool, *dataflow.Bad) {
 			return w.value, nil
 		}
 	}
-	return false, notA("boolean", s)
+	return false, notA("bool", s)
 }
 
 func numberText(t typ, v *vec) func(dst []byte, i int) []byte {

@@ -50,7 +50,7 @@ func (p *parser) identifier(t token) (*ast, error) {
 		return nil, errAt(t.pos, "arrays are not supported")
 	}
 	if reserved[t.text] {
-		return nil, errAt(t.pos, "expected a value, a column or a function, found the word %q: quote it if it is a column, as %q", t.text, `"`+t.text+`"`)
+		return nil, errAt(t.pos, "expected a value, a column or a function, found the word %q: a column of that name must be quoted", t.text)
 	}
 	if typ, ok, err := p.typedLiteral(t); err != nil || ok {
 		return typ, err
@@ -256,9 +256,6 @@ func (p *parser) substring(pos int) (*ast, error) {
 		if *part, err = p.expr(); err != nil {
 			return nil, err
 		}
-		if (*part).op == opString {
-			return nil, errAt((*part).pos, "substring by a pattern is not supported yet")
-		}
 	}
 	args := []*ast{s}
 	switch {
@@ -279,6 +276,9 @@ func (p *parser) substring(pos int) (*ast, error) {
 	}
 	if err := p.needOp(")"); err != nil {
 		return nil, err
+	}
+	if len(args) > 1 && args[1].op == opString {
+		return nil, errAt(args[1].pos, "substring by a pattern is not supported yet")
 	}
 	return p.node(opCall, pos, "substring", args...), nil
 }

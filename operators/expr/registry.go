@@ -72,6 +72,16 @@ func (f *function) takes(n int) bool {
 	return n == len(f.args)
 }
 
+// near says whether an operand has the kind that f takes in its place.
+func (f *function) near(args []*node) bool {
+	for i, a := range args {
+		if i < len(f.args) && f.args[i] == a.typ.k {
+			return true
+		}
+	}
+	return false
+}
+
 // castContext says where a conversion happens by itself.
 type castContext uint8
 
@@ -278,12 +288,21 @@ func noFunction(pos int, name string, args []*node, err error) error {
 		}
 		return errAt(pos, "unknown function %q%s", name, Nearest(name, functionNames()))
 	}
-	return errAt(pos, "%s %s does not exist: known are %s; add a cast", word, what, overloads(name, op, word))
+	known := overloads(name, op, word, args)
+	if known == "" {
+		return errAt(pos, "%s %s does not exist: add a cast", word, what)
+	}
+	return errAt(pos, "%s %s does not exist: known are %s; add a cast", word, what, known)
 }
 
-func overloads(name, op, word string) string {
+// overloads lists what there is: of an operator, what takes one of the operands
+// as it is.
+func overloads(name, op, word string, args []*node) string {
 	var out []string
 	for _, f := range functions[name] {
+		if word == "operator" && !f.near(args) {
+			continue
+		}
 		kinds := make([]string, len(f.args))
 		for i, k := range f.args {
 			kinds[i] = k.name()

@@ -84,10 +84,13 @@ func (t typ) String() string {
 }
 
 func (k kind) name() string {
-	if k == kNested {
+	switch k {
+	case kNested:
 		return "nested"
+	case kDecimal:
+		return "decimal"
 	}
-	return typ{k: k, p: 0}.String()
+	return typ{k: k}.String()
 }
 
 // arrow returns the Arrow form of t.
