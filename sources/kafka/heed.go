@@ -62,15 +62,8 @@ func (s *source) heedCheck(sp *split, a *answer) {
 	if a.err != nil {
 		// Nothing is known of this split now: it is stalled, not idle.
 		sp.end, sp.notice = -1, sp.notice || sp.caughtUp
-		s.poll.failures++
-		if n := s.poll.failures; n&(n-1) == 0 || n%30 == 0 {
-			s.env.Log.Warn("kafka: cannot look at the end of a partition; reading goes on when brokers answer", "split", string(sp.name), "err", a.err)
-		}
+		sp.stalled = 0
 		return
-	}
-	if s.poll.failures > 0 {
-		s.poll.failures = 0
-		s.env.Log.Info("kafka: brokers answer again", "brokers", s.cfg.Brokers)
 	}
 	sp.end = max(sp.end, a.end)
 	if !a.behind && a.to.offset > sp.pos.offset {

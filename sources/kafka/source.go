@@ -50,7 +50,6 @@ type source struct {
 		failed   error // what ends the source with the next Poll
 		ticks    int
 		checks   int // looks at quiet splits that are not answered yet
-		failures int // looks in a row that failed
 		done     bool
 	}
 }
@@ -275,7 +274,7 @@ func (s *source) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.P
 		}
 		s.heed(s.watch.answers.take())
 		if s.poll.buffered < lowQueue {
-			s.sort(s.client.PollFetches(nil)) // takes what is there, and sets off the next fetch
+			s.receive(s.client.PollFetches(nil)) // takes what is there, and sets off the next fetch
 		}
 		if p, err := s.next(limit); err != nil || p.Split != "" {
 			return p, err
@@ -313,7 +312,7 @@ func (s *source) await(ctx context.Context) {
 	if s.watch.answers.waiting() {
 		return
 	}
-	s.sort(s.client.PollFetches(ctx))
+	s.receive(s.client.PollFetches(ctx))
 }
 
 // wake ends Poll's wait. Any goroutine may call it.
@@ -341,8 +340,8 @@ func (s *source) next(limit dataflow.PollLimit) (dataflow.Polled, error) {
 	return dataflow.Polled{}, s.poll.failed
 }
 
-// sort puts what the client fetched into the splits' queues.
-func (s *source) sort(fetches kgo.Fetches) {
+// receive puts what the client fetched into the splits' queues.
+func (s *source) receive(fetches kgo.Fetches) {
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]

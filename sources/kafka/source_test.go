@@ -9,6 +9,7 @@ import (
 
 	"frazil/dataflow"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -358,5 +359,40 @@ func TestPollEndsWithItsContextAndWithClose(t *testing.T) {
 	}
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("got %v, want that the source is closed", err)
+	}
+}
+
+// Case C05: whatever the group's offsets say, reading goes on at our position.
+func TestGroupOffsetsAreNeverRead(t *testing.T) {
+	r := fakeRig(t)
+	r.create("t", 1, nil)
+	for i := range 10 {
+		r.put(r.client, "t", 0, fmt.Sprintf(`{"id":%d}`, i))
+	}
+	for _, group := range []int64{-1, 2, 8} {
+		if group >= 0 {
+			o := kadm.Offsets{}
+			o.AddOffset("t", 0, group, -1)
+			if _, err := r.admin.CommitOffsets(t.Context(), "test", o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := r.source(r.config("t"))
+		from := r.begin(s, "t/0")
+		from.offset = 5
+		ends, err := s.Ends(t.Context(), []dataflow.Split{"t/0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.assign(s, dataflow.SplitAt{Split: "t/0", From: from.encode(), Until: ends["t/0"]})
+		h := harvest{}
+		h.until(t, s, h.allAtUntil(1))
+		want(t, fmt.Sprint("group at ", group), h["t/0"].rows, []string{`5={"id":5}`, `6={"id":6}`, `7={"id":7}`, `8={"id":8}`, `9={"id":9}`})
+		// Nothing new: the split stands where it is asked to, at once.
+		r.assign(s, dataflow.SplitAt{Split: "t/0", From: ends["t/0"], Until: ends["t/0"]})
+		h = harvest{}
+		if err := h.poll(t, s, dataflow.PollLimit{}); err != nil || !h["t/0"].at || len(h["t/0"].rows) > 0 {
+			t.Errorf("got %+v, %v; want that the split stands at its end", h["t/0"], err)
+		}
 	}
 }

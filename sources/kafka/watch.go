@@ -103,7 +103,7 @@ func (s *source) watchLoop() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	var todo []job // to be resolved
-	failures := 0
+	failures, silent := 0, 0
 	compacted := map[string]bool{} // topics that were asked about
 	for {
 		select {
@@ -138,8 +138,28 @@ func (s *source) watchLoop() {
 		} else {
 			failures = 0
 		}
-		s.checkAll(checks)
+		if len(checks) > 0 {
+			silent = s.complain(s.checkAll(checks), silent)
+		}
 	}
+}
+
+// complain logs that brokers do not answer, less and less often, and that they
+// answer again. It counts the failures in a row.
+func (s *source) complain(err error, before int) int {
+	switch {
+	case s.ctx.Err() != nil:
+		return before
+	case err == nil:
+		if before > 0 {
+			s.env.Log.Info("kafka: brokers answer again", "brokers", s.cfg.Brokers)
+		}
+		return 0
+	}
+	if n := before + 1; n&before == 0 || n%32 == 0 { // 1, 2, 4, 8, 16, 32, 64, 96, ...
+		s.env.Log.Warn("kafka: brokers do not answer; reading goes on when they do", "err", err, "failures", n)
+	}
+	return before + 1
 }
 
 func (s *source) answer(a ...answer) {
@@ -257,11 +277,8 @@ func (s *source) warnCompacted(jobs []job, asked map[string]bool) {
 	}
 }
 
-// checkAll looks at quiet splits.
-func (s *source) checkAll(jobs []job) {
-	if len(jobs) == 0 {
-		return
-	}
+// checkAll looks at quiet splits. The error is the last one, for the log.
+func (s *source) checkAll(jobs []job) (failed error) {
 	ctx, cancel := context.WithTimeout(s.ctx, askTimeout)
 	defer cancel()
 	var splits []dataflow.Split
@@ -270,7 +287,7 @@ func (s *source) checkAll(jobs []job) {
 	}
 	topics, err := topicsOf(splits)
 	if err != nil {
-		return
+		return err
 	}
 	ends, err := s.stableEnds(ctx, topics)
 	for _, j := range jobs {
@@ -289,8 +306,12 @@ func (s *source) checkAll(jobs []job) {
 				a.to.offset, a.behind, a.err = s.probe(ctx, topic, partition, j.pos.offset)
 			}
 		}
+		if a.err != nil {
+			failed = fmt.Errorf("look at the end of %s: %w", j.split, a.err)
+		}
 		s.answer(a)
 	}
+	return failed
 }
 
 // probe finds the next record or marker at or after offset. Without one it
