@@ -99,7 +99,7 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	live := newProgress(c.err, isTerminal(c.err))
 	log := c.logger(f, live)
 	slog.SetDefault(log)
-	debug.SetMemoryLimit(p.Memory)
+	limitMemory(p.Memory)
 	store, err := state.Open(p.StateDir, state.Options{Logger: log, CacheBytes: p.StateMemory / 8})
 	if err != nil {
 		var locked *state.LockedError
@@ -131,6 +131,15 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	}
 	c.summary(p, job, res, store, time.Since(started))
 	return exitOK, nil
+}
+
+// limitMemory lets garbage grow to several times what lives while there is room,
+// since batches are short-lived, and collects harder towards the ceiling. A
+// quarter of the ceiling is left for what Go's heap does not count: Pebble's
+// cache and memtables, stacks, the mapped program.
+func limitMemory(ceiling int64) {
+	debug.SetGCPercent(300)
+	debug.SetMemoryLimit(ceiling / 4 * 3)
 }
 
 func exitCode(err error) int {
