@@ -352,12 +352,12 @@ func zoneKernel(move func(z zone, us int64) int64) kernel {
 				}
 				z = zone{offset: v.us / secUS}
 			} else if s := a[0].text(i & mz); !known || s != last {
-				var ok bool
-				if z, ok = zoneNamed(s); !ok {
+				named, ok := zoneNamed(s)
+				if !ok {
 					c.fail(i, badArgument, "unknown time zone %q", s)
 					continue
 				}
-				last, known = s, true
+				z, last, known = named, s, true
 			}
 			r[i] = move(z, x[i&mx])
 			if !validTS(r[i]) {
