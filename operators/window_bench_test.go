@@ -16,8 +16,8 @@ import (
 )
 
 // BenchmarkWindow runs both halves in one goroutine over batches of 8k rows
-// that are 10 us apart, with a watermark after each batch and a barrier each
-// million rows.
+// with a watermark after each: 10 us apart, so that a window of 10 s holds a
+// million rows, or 100 us apart, so that there are results for every other row.
 func BenchmarkWindow(b *testing.B) {
 	ten := component.Duration(10 * time.Second)
 	exprs := func(text ...string) (out component.NamedExprs) {
@@ -29,19 +29,21 @@ func BenchmarkWindow(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		keys int
+		gap  int64 // microseconds between rows
 		cfg  WindowConfig
 	}{
-		{"count_int64", 1000, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
-		{"count_int64", 100_000, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
-		{"count_int64", 10_000_000, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
-		{"four_strings", 1000, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
-		{"four_strings", 100_000, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
+		{"count_int64", 1000, 10, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
+		{"count_int64", 100_000, 10, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
+		{"count_int64", 10_000_000, 10, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
+		{"count_results", 100_000, 100, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
+		{"four_strings", 1000, 10, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
+		{"four_strings", 100_000, 10, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
 	} {
-		b.Run(fmt.Sprintf("%s/keys=%d", c.name, c.keys), func(b *testing.B) { benchmarkWindow(b, c.cfg, c.keys) })
+		b.Run(fmt.Sprintf("%s/keys=%d", c.name, c.keys), func(b *testing.B) { benchmarkWindow(b, c.cfg, c.keys, c.gap) })
 	}
 }
 
-func benchmarkWindow(b *testing.B, cfg WindowConfig, keys int) {
+func benchmarkWindow(b *testing.B, cfg WindowConfig, keys int, gap int64) {
 	const size, batches = 8192, 128
 	fields := []arrow.Field{
 		{Name: "dev", Type: dataflow.TypeInt64}, {Name: "site", Type: dataflow.TypeString},
@@ -56,7 +58,7 @@ func benchmarkWindow(b *testing.B, cfg WindowConfig, keys int) {
 		rows := make([]windowTestRow, size)
 		for j := range rows {
 			k := rng.IntN(keys)
-			rows[j] = windowTestRow{windowT + int64(i*size+j)*10, []any{int64(k), fmt.Sprintf("site-%03d", k%100), fmt.Sprintf("device-%07d", k), rng.Float64() * 100}}
+			rows[j] = windowTestRow{windowT + int64(i*size+j)*gap, []any{int64(k), fmt.Sprintf("site-%03d", k%100), fmt.Sprintf("device-%07d", k), rng.Float64() * 100}}
 		}
 		all = append(all, feed.batch(memory.DefaultAllocator, 0, rows))
 		wms = append(wms, feed.watermark())

@@ -1,15 +1,11 @@
 package operators
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"frazil/dataflow"
-	"frazil/state"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -26,14 +22,8 @@ type windowResults struct {
 	keys   *keyDecoder
 	b      *array.RecordBuilder
 	bad    *dataflow.BadRows
-	order  []windowEntry
+	sorter windowSorter
 	failed []windowBadRow
-}
-
-// windowEntry is an entry of a table with the first bytes of its key.
-type windowEntry struct {
-	prefix [2]uint64
-	entry  state.Entry
 }
 
 func newWindowResults(env *dataflow.Env, s *windowShape, layout *accLayout) (*windowResults, error) {
@@ -54,9 +44,9 @@ func (r *windowResults) release() {
 
 // emit sends the rows of a window in the order of their keys' bytes.
 func (r *windowResults) emit(ctx context.Context, o *openWindow, out dataflow.Emitter) error {
-	r.sort(o)
-	r.env.Fates.Created.Add(int64(len(r.order)))
-	for rest := r.order; len(rest) > 0; {
+	rest := r.sorter.sort(o.table)
+	r.env.Fates.Created.Add(int64(len(rest)))
+	for len(rest) > 0 {
 		n := min(len(rest), windowResultRows)
 		batch, err := r.batch(o, rest[:n])
 		if err != nil {
@@ -74,26 +64,6 @@ func (r *windowResults) emit(ctx context.Context, o *openWindow, out dataflow.Em
 		}
 	}
 	return nil
-}
-
-// sort fills order with the window's entries.
-func (r *windowResults) sort(o *openWindow) {
-	r.order = slices.Grow(r.order[:0], o.table.Len())
-	for i := range o.table.Len() {
-		e := o.table.At(i)
-		var p [16]byte
-		copy(p[:], o.table.Key(e))
-		r.order = append(r.order, windowEntry{[2]uint64{binary.BigEndian.Uint64(p[:]), binary.BigEndian.Uint64(p[8:])}, e})
-	}
-	slices.SortFunc(r.order, func(a, b windowEntry) int {
-		switch {
-		case a.prefix[0] != b.prefix[0]:
-			return cmp.Compare(a.prefix[0], b.prefix[0])
-		case a.prefix[1] != b.prefix[1]:
-			return cmp.Compare(a.prefix[1], b.prefix[1])
-		}
-		return bytes.Compare(o.table.Key(a.entry), o.table.Key(b.entry))
-	})
 }
 
 // batch makes the rows of some entries. failed then lists the rows with a value

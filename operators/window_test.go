@@ -1,13 +1,16 @@
 package operators
 
 import (
+	"bytes"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/state"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -246,6 +249,34 @@ func TestWindowResultThatDoesNotFit(t *testing.T) {
 	r.check(windowBad, []string{bad("1"), bad("4")})
 	if c := r.fates.Load(); c.Balance() != 0 || c.Created != 5 {
 		t.Errorf("fates %+v", c)
+	}
+}
+
+// TestWindowSortsByKey holds the sorter against bytes.Compare, on keys that are
+// equal for long, differ in one byte, and are few or many.
+func TestWindowSortsByKey(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var s windowSorter
+	for range 60 {
+		table := state.NewTable(1)
+		share := strings.Repeat("same", rng.IntN(12))
+		for range rng.IntN(3000) {
+			key := appendKeyInt64(nil, int64(rng.IntN(1<<rng.IntN(20)+1))-7)
+			key = appendKeyString(key, share+strings.Repeat("x", rng.IntN(40)))
+			key = appendKeyInt64(key, int64(rng.IntN(3)))
+			table.Upsert(keyHash(key), key)
+		}
+		got := s.sort(table)
+		if len(got) != table.Len() {
+			t.Fatalf("%d entries, want %d", len(got), table.Len())
+		}
+		for i := 1; i < len(got); i++ {
+			if bytes.Compare(table.Key(got[i-1].entry), table.Key(got[i].entry)) >= 0 {
+				t.Fatalf("%x before %x", table.Key(got[i-1].entry), table.Key(got[i].entry))
+			}
+		}
 	}
 }
 
