@@ -40,19 +40,19 @@ func AppendJSON(dst []byte, a arrow.Array, i int) []byte {
 	case *array.Decimal128:
 		return appendText(dst, a.Value(i).ToString(a.DataType().(*arrow.Decimal128Type).Scale))
 	case *array.Date32:
-		return appendText(dst, time.Unix(int64(a.Value(i))*86400, 0).UTC().Format("2006-01-02"))
+		return appendTime(dst, time.Unix(int64(a.Value(i))*86400, 0), "2006-01-02")
 	case *array.Time64:
-		return appendText(dst, time.UnixMicro(int64(a.Value(i))).UTC().Format("15:04:05.000000"))
+		return appendTime(dst, time.UnixMicro(int64(a.Value(i))), "15:04:05.000000")
 	case *array.Timestamp:
 		layout := "2006-01-02T15:04:05.000000"
 		if a.DataType().(*arrow.TimestampType).TimeZone != "" {
 			layout += "Z"
 		}
-		return appendText(dst, time.UnixMicro(int64(a.Value(i))).UTC().Format(layout))
+		return appendTime(dst, time.UnixMicro(int64(a.Value(i))), layout)
 	case *extensions.UUIDArray:
 		return appendText(dst, a.Value(i).String())
 	case *extensions.JSONArray:
-		return append(dst, a.Storage().(*array.String).Value(i)...)
+		return appendLine(dst, a.Storage().(*array.String).Value(i))
 	case *array.List:
 		lo, hi := a.ValueOffsets(i)
 		dst = append(dst, '[')
@@ -76,6 +76,23 @@ func AppendJSON(dst []byte, a arrow.Array, i int) []byte {
 		return append(dst, '}')
 	}
 	return appendText(dst, a.ValueStr(i))
+}
+
+func appendTime(dst []byte, t time.Time, layout string) []byte {
+	return append(t.UTC().AppendFormat(append(dst, '"'), layout), '"')
+}
+
+// appendLine appends a JSON document without line ends, which may stand between
+// its tokens only.
+func appendLine(dst []byte, doc string) []byte {
+	from := len(dst)
+	dst = append(dst, doc...)
+	for i := from; i < len(dst); i++ {
+		if dst[i] == '\n' || dst[i] == '\r' {
+			dst[i] = ' '
+		}
+	}
+	return dst
 }
 
 func appendFloat(dst []byte, f float64, bits int) []byte {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -129,7 +130,7 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	if err != nil {
 		return exitCode(err), err
 	}
-	c.summary(p, job, res, store, time.Since(started))
+	c.summary(c.summaryWriter(p), p, job, res, store, time.Since(started))
 	return exitOK, nil
 }
 
@@ -140,6 +141,16 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 func limitMemory(ceiling int64) {
 	debug.SetGCPercent(300)
 	debug.SetMemoryLimit(ceiling / 4 * 3)
+}
+
+// summaryWriter is standard output, unless a console sink writes its rows there.
+func (c *cli) summaryWriter(p *pipelines.Pipeline) io.Writer {
+	for _, s := range p.Graph.Sinks {
+		if s.Component == "console" {
+			return c.err
+		}
+	}
+	return c.out
 }
 
 func exitCode(err error) int {

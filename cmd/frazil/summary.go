@@ -16,34 +16,34 @@ import (
 )
 
 // summary says what a run did: ledger, tables, how to read them.
-func (c *cli) summary(p *pipelines.Pipeline, job *engine.Job, res engine.Result, store *state.Store, took time.Duration) {
+func (c *cli) summary(w io.Writer, p *pipelines.Pipeline, job *engine.Job, res engine.Result, store *state.Store, took time.Duration) {
 	if res.Nothing {
-		fmt.Fprintf(c.out, "%s: nothing more to do: every row that the sources have is in the tables (epoch %d)\n", p.Name, res.Manifest.Epoch)
+		fmt.Fprintf(w, "%s: nothing more to do: every row that the sources have is in the tables (epoch %d)\n", p.Name, res.Manifest.Epoch)
 	} else {
 		s := job.Status()
-		fmt.Fprintf(c.out, "%s: %s rows read in %.1f s", p.Name, thousands(s.Read), took.Seconds())
+		fmt.Fprintf(w, "%s: %s rows read in %.1f s", p.Name, thousands(s.Read), took.Seconds())
 		if res.Manifest != nil {
-			fmt.Fprintf(c.out, ", epoch %d", res.Manifest.Epoch)
+			fmt.Fprintf(w, ", epoch %d", res.Manifest.Epoch)
 		}
-		fmt.Fprintln(c.out)
+		fmt.Fprintln(w)
 	}
 	if res.Manifest != nil {
-		fmt.Fprintln(c.out)
-		writeLedger(c.out, p.Graph, res.Manifest)
+		fmt.Fprintln(w)
+		writeLedger(w, p.Graph, res.Manifest)
 	}
 	infos, err := describeTables(context.Background(), p)
 	if err != nil {
-		fmt.Fprintf(c.out, "\nthe tables could not be read: %v\n", err)
+		fmt.Fprintf(w, "\nthe tables could not be read: %v\n", err)
 		return
 	}
 	if len(infos) > 0 {
-		fmt.Fprintln(c.out)
-		writeTables(c.out, infos)
-		fmt.Fprintf(c.out, "\nRead them:  frazil table rows %s --file %s\n", infos[0].Table, p.File)
+		fmt.Fprintln(w)
+		writeTables(w, infos)
+		fmt.Fprintf(w, "\nRead them:  frazil table rows %s --file %s\n", infos[0].Table, p.File)
 	}
 	n := 0
 	if err := engine.ReadQuarantine(store, func(engine.Quarantined) error { n++; return nil }); err == nil && n > 0 {
-		fmt.Fprintf(c.out, "Quarantine: %d rows of ports that nobody reads; frazil quarantine list --file %s\n", n, p.File)
+		fmt.Fprintf(w, "Quarantine: %d rows of ports that nobody reads; frazil quarantine list --file %s\n", n, p.File)
 	}
 }
 
