@@ -1,0 +1,160 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// readyWithin bounds every start: a loaded machine with two cores needs up to a
+// minute for a JVM.
+const readyWithin = 3 * time.Minute
+
+// process is a server that runs.
+type process struct {
+	name string
+	log  string // the file of its stdout and stderr
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// launch starts a program whose output goes to a file.
+func launch(name, dir, log, program string, args ...string) (*process, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p := &process{name: name, log: log, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, out, out
+	// A group of its own, so that an interrupt from the keyboard does not reach
+	// it before us; killed when we die.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		// The kernel takes the end of the thread that started it for our end.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait()
+		}
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// wait polls until ready says so, the process ends, or the time is over.
+func (p *process) wait(ready func() bool) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(readyWithin)
+	for !ready() {
+		select {
+		case <-tick.C:
+		case <-p.done:
+			return fmt.Errorf("%s ended at its start:\n%s", p.name, p.tail())
+		case <-limit:
+			return fmt.Errorf("%s is not ready after %v:\n%s", p.name, readyWithin, p.tail())
+		}
+	}
+	return nil
+}
+
+// tail is the end of what it printed.
+func (p *process) tail() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	text = bytes.ReplaceAll(text, []byte{0}, nil)
+	return string(text[max(0, len(text)-4000):])
+}
+
+// stop asks the process to end, and kills it if it does not.
+func (p *process) stop() {
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(30 * time.Second):
+		p.kill()
+	}
+}
+
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *process) signal(s syscall.Signal) {
+	select {
+	case <-p.done:
+	default:
+		_ = p.cmd.Process.Signal(s)
+	}
+}
+
+// answers says whether the address gives status 200.
+func answers(url string) func() bool {
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	return func() bool {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+		if err != nil {
+			return false
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
+}
+
+// logs says whether the process printed the text.
+func (p *process) logs(text string) func() bool {
+	return func() bool {
+		b, err := os.ReadFile(p.log)
+		return err == nil && strings.Contains(string(b), text)
+	}
+}
+
+// freePorts finds ports nobody listens on, below those that outgoing
+// connections take, so that a server can come back to its own.
+func freePorts(n int) ([]int, error) {
+	var out []int
+	for tries := 0; len(out) < n; tries++ {
+		if tries > 1000 {
+			return nil, fmt.Errorf("found only %d of %d free ports", len(out), n)
+		}
+		// A port and the one 10,000 above: some servers derive a second one.
+		p := 10000 + rand.IntN(10000)
+		if portFree(p) && portFree(p+10000) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func portFree(p int) bool {
+	l, err := net.Listen("tcp", addr(p))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+func addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
