@@ -51,9 +51,7 @@ func newBinder(text string, schema *arrow.Schema) *binder {
 
 // add gives n its slot and folds it if all its operands are constants.
 func (b *binder) add(n *node) (*node, error) {
-	n.slot = b.slots
-	b.slots++
-	b.fold.slots = append(b.fold.slots, slot{})
+	n.slot = b.newSlot()
 	fold := len(n.args) > 0
 	for _, a := range n.args {
 		fold = fold && a.konst != nil
@@ -191,9 +189,7 @@ func (b *binder) column(a *ast) (*node, error) {
 		if !ok {
 			return nil, errAt(a.pos, "column %q has type %s, which expressions cannot use", a.text, f.Type)
 		}
-		n := &node{typ: t, pos: a.pos, end: a.end, eval: evalColumn, col: a.text, colIx: i, slot: b.slots}
-		b.slots++
-		b.fold.slots = append(b.fold.slots, slot{})
+		n := &node{typ: t, pos: a.pos, end: a.end, eval: evalColumn, col: a.text, colIx: i, slot: b.newSlot()}
 		b.columns = append(b.columns, n)
 		return n, nil
 	}
@@ -383,3 +379,33 @@ func (b *binder) unify(what string, args []*node) ([]*node, typ, error) {
 	}
 	return out, t, nil
 }
+
+// share prepares a part that a form uses several times, so that it is computed
+// once: use ref in its place and give the whole to wrap.
+func (b *binder) share(x *node) (ref *node, wrap func(whole *node) (*node, error)) {
+	if x.unknown || x.konst != nil || x.col != "" {
+		return x, func(whole *node) (*node, error) { return whole, nil }
+	}
+	ref = &node{typ: x.typ, pos: x.pos, end: x.end, eval: evalRef, slot: b.newSlot()}
+	return ref, func(whole *node) (*node, error) {
+		let := &node{typ: whole.typ, pos: whole.pos, end: whole.end, args: []*node{x, whole}, eval: evalLet, colIx: ref.slot}
+		return b.add(let)
+	}
+}
+
+// newSlot gives out the memory of one node.
+func (b *binder) newSlot() int {
+	b.fold.slots = append(b.fold.slots, slot{})
+	b.slots++
+	return b.slots - 1
+}
+
+// evalLet computes the shared part, then what uses it.
+func evalLet(ev *Evaluator, n *node, sel bitset) *vec {
+	v := n.args[0].eval(ev, n.args[0], sel)
+	s := &ev.slots[n.colIx]
+	s.args = append(s.args[:0], v)
+	return n.args[1].eval(ev, n.args[1], sel)
+}
+
+func evalRef(ev *Evaluator, n *node, _ bitset) *vec { return ev.slots[n.slot].args[0] }

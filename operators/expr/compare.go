@@ -80,7 +80,7 @@ func eqKernel[T integer](c *call, out *vec, a []*vec) {
 	if a[1].konst {
 		k := y[0]
 		if a[0].konst {
-			b[0] = bit(x[0] == k)
+			b.fill(-bit(x[0] == k))
 			return
 		}
 		for w := range b {
@@ -108,7 +108,7 @@ func ltKernel[T integer](c *call, out *vec, a []*vec) {
 	b := growBits(out, c.n)
 	switch {
 	case a[0].konst && a[1].konst:
-		b[0] = bit(x[0] < y[0])
+		b.fill(-bit(x[0] < y[0]))
 	case a[1].konst:
 		k := y[0]
 		for w := range b {

@@ -30,10 +30,12 @@ func (b *binder) caseOf(a *ast) (*node, error) {
 	var conds, results []*node
 	var operand *node
 	var err error
+	wrap := func(n *node) (*node, error) { return n, nil }
 	if a.operand != nil {
 		if operand, err = b.bind(a.operand); err != nil {
 			return nil, err
 		}
+		operand, wrap = b.share(operand)
 	}
 	for i := 0; i < len(a.args); i += 2 {
 		var c *node
@@ -68,7 +70,10 @@ func (b *binder) caseOf(a *ast) (*node, error) {
 		n.args = append(n.args, c, results[i])
 	}
 	n.args = append(n.args, results[len(conds)])
-	return b.add(n)
+	if n, err = b.add(n); err != nil {
+		return nil, err
+	}
+	return wrap(n)
 }
 
 func (b *binder) coalesce(a *ast) (*node, error) {

@@ -19,18 +19,14 @@ func init() {
 		one("date_trunc", []kind{kString, k}, k, truncKernel)
 		one("date_bin", []kind{iv, k, k}, k, binKernel)
 	}
-	one("-", []kind{ts, tz}, iv, minusTimestamp)
-	functions["-"][len(functions["-"])-1].as = []kind{tz, tz}
-	one("+", []kind{dt, iv}, ts, plusInterval(1))
-	one("-", []kind{dt, iv}, ts, plusInterval(-1))
-	for _, op := range []string{"+", "-"} {
-		for _, f := range functions[op] {
-			if len(f.args) == 2 && f.args[0] == dt && f.args[1] == iv {
-				f.as = []kind{ts, iv}
-			}
-		}
+	as := func(name string, args, as []kind, ret kind, k kernel) {
+		register(function{name: name, args: args, as: as, ret: ret, fails: true, kernel: k})
 	}
-	register(function{name: "+", args: []kind{iv, dt}, as: []kind{iv, ts}, ret: ts, fails: true, kernel: swapArgs(plusInterval(1))})
+	as("-", []kind{ts, tz}, []kind{tz, tz}, iv, minusTimestamp)
+	as("-", []kind{tz, ts}, []kind{tz, tz}, iv, minusTimestamp)
+	as("+", []kind{dt, iv}, []kind{ts, iv}, ts, plusInterval(1))
+	as("-", []kind{dt, iv}, []kind{ts, iv}, ts, plusInterval(-1))
+	as("+", []kind{iv, dt}, []kind{iv, ts}, ts, swapArgs(plusInterval(1)))
 	one("+", []kind{dt, kInt32}, dt, plusDays(1))
 	one("-", []kind{dt, kInt32}, dt, plusDays(-1))
 	register(function{name: "+", args: []kind{kInt32, dt}, ret: dt, fails: true, kernel: swapArgs(plusDays(1))})

@@ -89,3 +89,44 @@ func TestExpressionsGivePostgresResults(t *testing.T) {
 		}
 	}
 }
+
+func TestStructFieldsAreReadAndTheirNullsKept(t *testing.T) {
+	alloc := memory.NewCheckedAllocator(memory.DefaultAllocator)
+	defer alloc.AssertSize(t, 0)
+	spec, err := dataflow.ParseType("struct{id: int64, in: struct{name: string, at: timestamptz}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := arrow.NewSchema([]arrow.Field{{Name: "r", Type: spec.Type, Nullable: true}}, nil)
+	whole, _, err := array.RecordFromJSON(alloc, schema, strings.NewReader(`[
+		{"r": {"id": 9, "in": null}}, {"r": {"id": 1, "in": {"name": "a", "at": null}}}, {"r": null}, {"r": {"id": null, "in": {"name": "b", "at": null}}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Release()
+	b := whole.NewSlice(1, 4)
+	defer b.Release()
+	for text, want := range map[string]string{
+		"r.id + 1":                          "[2 (null) (null)]",
+		"upper(r.in.name)":                  `["A" (null) "B"]`,
+		"r is null":                         "[false true false]",
+		"coalesce((r).in.name, 'none')":     `["a" "none" "b"]`,
+		"r.in.name in ('a', 'c')":           "[true (null) false]",
+		"case r.id + 0 when 1 then 'x' end": `["x" (null) (null)]`,
+	} {
+		if got, bad := evalText(t, text, b, alloc); got != want || bad != "" {
+			t.Errorf("%s: got %s %q, want %s", text, got, bad, want)
+		}
+	}
+}
+
+func TestASharedPartIsComputedOnce(t *testing.T) {
+	b := testBatch(t, memory.DefaultAllocator, `[{"price": 1, "_time": 1}]`)
+	text := "price = 1"
+	for range 60 { // computed twice each, this would never end
+		text = "(" + text + ") in (true, false)"
+	}
+	if got, _ := evalText(t, text, b, memory.DefaultAllocator); got != "[true]" {
+		t.Errorf("got %s", got)
+	}
+}

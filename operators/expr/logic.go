@@ -130,6 +130,8 @@ func (b *binder) between(a *ast) (*node, error) {
 		}
 		x[i] = n
 	}
+	ref, wrap := b.share(x[0])
+	x[0] = ref
 	pair := func(lo, hi *node) (*node, error) {
 		l, err := b.apply(a, ">=", []*node{x[0], lo})
 		if err != nil {
@@ -148,10 +150,13 @@ func (b *binder) between(a *ast) (*node, error) {
 			n, err = b.join(a, evalOr, n, m)
 		}
 	}
-	if err != nil || !a.not {
-		return n, err
+	if err == nil && a.not {
+		n, err = b.negate(a, n)
 	}
-	return b.negate(a, n)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(n)
 }
 
 func (b *binder) in(a *ast) (*node, error) {
@@ -167,9 +172,10 @@ func (b *binder) in(a *ast) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	ref, wrap := b.share(args[0])
 	var tests []*node
 	for _, v := range args[1:] {
-		eq, err := b.apply(a, "=", []*node{args[0], v})
+		eq, err := b.apply(a, "=", []*node{ref, v})
 		if err != nil {
 			return nil, err
 		}
@@ -181,10 +187,12 @@ func (b *binder) in(a *ast) (*node, error) {
 			return nil, err
 		}
 	}
-	if !a.not {
-		return n, nil
+	if a.not {
+		if n, err = b.negate(a, n); err != nil {
+			return nil, err
+		}
 	}
-	return b.negate(a, n)
+	return wrap(n)
 }
 
 func evalAnd(ev *Evaluator, n *node, sel bitset) *vec { return junction(ev, n, sel, ^uint64(0)) }

@@ -1,7 +1,7 @@
 package expr
 
 import (
-	"fmt"
+	"errors"
 	"sort"
 	"strings"
 )
@@ -140,7 +140,7 @@ func resolve(name string, args []*node) (*function, error) {
 	return choose(fits, kinds)
 }
 
-var errAmbiguous = fmt.Errorf("ambiguous")
+var errAmbiguous = errors.New("ambiguous")
 
 // assumeSame takes an unknown operand of a pair for the type of the other one.
 func assumeSame(fits []*function, kinds []kind) *function {

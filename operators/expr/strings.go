@@ -27,8 +27,8 @@ func init() {
 	}
 	register(function{name: "concat", args: []kind{kAny}, variadic: true, ret: s, loose: true, kernel: concatKernel},
 		function{name: "concat_ws", args: []kind{s, kAny}, variadic: true, ret: s, loose: true, kernel: concatWsKernel})
-	text("upper", caseKernel('a', 'z', strings.ToUpper, unicode.ToUpper), s)
-	text("lower", caseKernel('A', 'Z', strings.ToLower, unicode.ToLower), s)
+	text("upper", caseKernel('a', 'z', unicode.ToUpper), s)
+	text("lower", caseKernel('A', 'Z', unicode.ToLower), s)
 	text("initcap", initcapKernel, s)
 	for _, name := range []string{"length", "char_length", "character_length"} {
 		whole(name, countText(runes), s)
@@ -57,11 +57,9 @@ func init() {
 	}
 	text("replace", replaceKernel, s, s, s)
 	text("reverse", mapText(reverse), s)
-	text("md5", mapText(func(dst []byte, s string) []byte {
-		h := md5.Sum([]byte(s))
-		return hex.AppendEncode(dst, h[:])
-	}), s)
-	register(function{name: "md5", args: []kind{kBinary}, ret: s, kernel: functions["md5"][0].kernel},
+	text("md5", mapText(md5Hex), s)
+	text("md5", mapText(md5Hex), kBinary)
+	register(
 		function{name: "substring", args: []kind{kBinary, i, i}, ret: kBinary, fails: true, kernel: substrBinary})
 	text("translate", translateKernel, s, s, s)
 	register(function{name: "repeat", args: []kind{s, i}, ret: s, fails: true, kernel: repeatKernel},
@@ -161,7 +159,7 @@ func joinKernel(c *call, out *vec, a []*vec, first int) {
 
 // caseKernel changes the case of letters: bytes lo to hi at once, other texts
 // rune by rune.
-func caseKernel(lo, hi byte, _ func(string) string, f func(rune) rune) kernel {
+func caseKernel(lo, hi byte, f func(rune) rune) kernel {
 	return func(c *call, out *vec, a []*vec) {
 		off, data := growText(out, c.n)
 		m := a[0].mask()
@@ -202,6 +200,11 @@ func initcapKernel(c *call, out *vec, a []*vec) {
 		}
 		return dst
 	})(c, out, a)
+}
+
+func md5Hex(dst []byte, s string) []byte {
+	h := md5.Sum([]byte(s))
+	return hex.AppendEncode(dst, h[:])
 }
 
 func reverse(dst []byte, s string) []byte {
