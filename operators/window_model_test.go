@@ -267,7 +267,7 @@ func modelSame(got string, want any) bool {
 // number of tasks, barriers, restarts and crashes, the rows are the model's (I8).
 func TestWindowAgainstModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
-	for run := range uint64(150) {
+	for run := range uint64(80) {
 		t.Run(fmt.Sprintf("seed %d", seed+run), func(t *testing.T) {
 			windowModelRun(t, rand.New(rand.NewPCG(seed+run, 1)))
 		})
