@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
@@ -29,6 +30,9 @@ type plant struct {
 	readers map[PortRef][]readerRef
 	reports func(report)
 	closers []func() error
+	// paused: state or held rows are at the ceiling; the sources wait, but for
+	// those that hold the watermark back when only rows are held.
+	paused atomic.Bool
 }
 
 // readerRef is a step that reads a port.
@@ -322,7 +326,7 @@ func (p *plant) addSourceTask(s *Source, i, n int, src dataflow.Source, env *dat
 		name: fmt.Sprintf("%s/%d", s.Name, i), src: s, task: i, source: src, env: env, tracker: p.track[s.Name],
 		stamper: newStamper(s, env), report: p.reports, status: status, splits: map[dataflow.Split]*splitClock{},
 		skipped: map[string]int64{}, wm: dataflow.MinTime, plain: dataflow.MinTime, limit: dataflow.MaxTime,
-		final: s.Bounded && len(p.g.Sources) > 1,
+		final: s.Bounded && len(p.g.Sources) > 1, paused: &p.paused,
 		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}},
 	}
 	p.sources[s.Name] = append(p.sources[s.Name], t)

@@ -139,6 +139,8 @@ func (c *coordinator) run(ctx context.Context) (Result, error) {
 			if c.moved() {
 				err = c.step(checkpoint.Tick{})
 			}
+		case <-c.j.ask:
+			err = c.step(checkpoint.Tick{})
 		case <-beat.C:
 			err = c.heartbeat()
 		case e := <-c.events:
@@ -148,6 +150,7 @@ func (c *coordinator) run(ctx context.Context) (Result, error) {
 			return c.result, err
 		}
 	}
+	c.refreshStatus()
 	return c.result, nil
 }
 
@@ -333,16 +336,12 @@ func (c *coordinator) ack(e dataflow.Epoch) {
 // heartbeat looks at what has no event of its own.
 func (c *coordinator) heartbeat() error {
 	c.refreshStatus()
-	var dirty int64
-	for _, ts := range c.plant.keyed {
-		for _, t := range ts {
-			for _, kv := range t.chain.kvs {
-				dirty += kv.DirtyBytes()
-			}
-		}
-	}
+	dirty := c.dirty()
+	c.plant.paused.Store(dirty > c.j.o.StateMemory || c.held() > c.j.o.Memory/4)
 	if dirty > c.j.o.StateMemory/2 {
-		return c.step(checkpoint.Tick{})
+		if err := c.step(checkpoint.Tick{}); err != nil {
+			return err
+		}
 	}
 	if d := c.j.o.UntilIdle; d > 0 && c.replay >= len(c.rec.Replays) {
 		now, act := c.j.o.Now(), c.activity()
@@ -353,6 +352,33 @@ func (c *coordinator) heartbeat() error {
 		}
 	}
 	return nil
+}
+
+// dirty is the state in bytes that waits for an epoch.
+func (c *coordinator) dirty() int64 {
+	var n int64
+	for _, ts := range c.plant.keyed {
+		for _, t := range ts {
+			for _, kv := range t.chain.kvs {
+				n += kv.DirtyBytes()
+			}
+		}
+	}
+	return n
+}
+
+// heldRowBytes is what a row that waits inside a step is taken to weigh.
+const heldRowBytes = 256
+
+// held estimates the bytes of rows that wait inside steps for a watermark.
+func (c *coordinator) held() int64 {
+	var n int64
+	for _, ts := range c.plant.keyed {
+		for _, t := range ts {
+			n += t.stage.fates.Held.Load() * heldRowBytes
+		}
+	}
+	return n
 }
 
 // moved says whether an epoch would record anything new.

@@ -20,6 +20,7 @@ type Job struct {
 
 	stop     chan struct{}
 	stopOnce sync.Once
+	ask      chan struct{}
 	started  time.Time
 
 	mu struct {
@@ -41,7 +42,7 @@ type Result struct {
 
 // NewJob prepares a run of g.
 func NewJob(g *Graph, o Options) *Job {
-	j := &Job{g: g, o: o.withDefaults(), stop: make(chan struct{})}
+	j := &Job{g: g, o: o.withDefaults(), stop: make(chan struct{}), ask: make(chan struct{}, 1)}
 	j.mu.status.Targets = map[string]TargetStatus{}
 	return j
 }
@@ -49,6 +50,16 @@ func NewJob(g *Graph, o Options) *Job {
 // Stop asks for a last checkpoint without a drain; Run then returns. It may be
 // called more than once and from any goroutine.
 func (j *Job) Stop() { j.stopOnce.Do(func() { close(j.stop) }) }
+
+// Checkpoint asks for an epoch now, beside those that Options.Every starts. It
+// returns at once, and does nothing while an epoch is under way. Any goroutine
+// may call it.
+func (j *Job) Checkpoint() {
+	select {
+	case j.ask <- struct{}{}:
+	default:
+	}
+}
 
 // Run runs the pipeline until its sources have ended, Stop is called, it fails
 // for good, or ctx is cancelled (at once, without a checkpoint). A component's
@@ -63,6 +74,7 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 			return res, err
 		}
 		j.o.Store.Reset()
+		j.note(func(s *Status) { s.LastError = err.Error() })
 		if phase == connecting {
 			if !retry.wait(ctx, j.stop, err) {
 				return res, err
@@ -75,7 +87,6 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 			return res, fmt.Errorf("%w: %d in %s, the last by: %w", ErrTooManyRestarts, len(failures), restartWindow, err)
 		}
 		j.restarts.Add(1)
-		j.note(func(s *Status) { s.LastError = err.Error() })
 		j.o.Log.Error("a component failed; restarting from the last epoch", "error", err, "restart", len(failures))
 		if !retry.wait(ctx, j.stop, err) {
 			return res, err
@@ -116,9 +127,10 @@ func (j *Job) attempt(ctx context.Context, retry *backoff) (Result, attemptPhase
 	}
 	c := newCoordinator(j, m)
 	defer c.cancel()
-	if err := c.prepare(ctx); err != nil {
+	if err := c.connect(ctx); err != nil {
 		return Result{Manifest: m}, connecting, errors.Join(err, c.close())
 	}
+	j.note(func(s *Status) { s.Connected = true })
 	retry.reset()
 	res, err := c.run(ctx)
 	return res, running, errors.Join(err, c.close())
@@ -139,6 +151,15 @@ func (j *Job) checkSteps(m *checkpoint.Manifest) error {
 		if m != nil {
 			delete(m.Steps, step)
 			delete(m.Closed, step)
+		}
+	}
+	if len(j.o.Discard) > 0 && m != nil {
+		raw, err := m.Encode()
+		if err == nil {
+			err = j.o.Store.Write(nil, raw)
+		}
+		if err != nil {
+			return fmt.Errorf("discard state: %w", err)
 		}
 	}
 	j.o.Discard = nil

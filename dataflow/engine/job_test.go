@@ -158,6 +158,8 @@ func TestALostOrOlderStateIsReplayedMuted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			// Stopped in the middle of the replay, it starts over from there.
+			runUntil(t, countGraph(target, 3, 4000, 8, 2, nil), dir, 1)
 			if _, err := runJob(t, countGraph(target, 3, 4000, 7, 3, nil), dir, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -39,9 +39,17 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 		}
 	}
 	var targets []string
+	muted := c.mutedAfter(p.epoch)
 	for _, s := range c.j.g.Sinks {
 		t := c.targets[s.Name]
 		if t == nil {
+			continue
+		}
+		if muted[s.Name] {
+			// It is ahead of this state: a start from here must find out again.
+			if known := c.manifest.Targets[s.Name]; known != nil {
+				m.Targets[s.Name] = known
+			}
 			continue
 		}
 		for _, d := range clock {
@@ -60,6 +68,21 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 		return nil, nil, fmt.Errorf("%s: %w", p.epoch, err)
 	}
 	return m, targets, nil
+}
+
+// mutedAfter lists the sinks that are still muted behind the barrier of e.
+func (c *coordinator) mutedAfter(e dataflow.Epoch) map[string]bool {
+	first := c.replay
+	if c.attached.used == e {
+		first++
+	}
+	out := map[string]bool{}
+	for i := first; i < len(c.rec.Replays); i++ {
+		for _, name := range c.rec.Replays[i].Unmute {
+			out[name] = true
+		}
+	}
+	return out
 }
 
 func (c *coordinator) newCommit(s *Sink, t *checkpoint.TargetState, m *checkpoint.Manifest, part dataflow.Part, wm dataflow.Time, sent map[string]dataflow.Time) dataflow.Commit {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -10,6 +11,28 @@ import (
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
 )
+
+// connect is prepare that a stop ends early.
+func (c *coordinator) connect(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-c.j.stop:
+			cancel(errStoppedConnecting)
+		case <-done:
+		}
+	}()
+	err := c.prepare(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errStoppedConnecting) {
+		return dataflow.Permanent(fmt.Errorf("%w: %w", errStoppedConnecting, err))
+	}
+	return err
+}
+
+var errStoppedConnecting = errors.New("stopped before everything was connected")
 
 // prepare connects to everything, decides how to start and builds the plant.
 // Nothing runs yet.
@@ -96,6 +119,9 @@ func (c *coordinator) recover(ctx context.Context) error {
 		}
 		facts = append(facts, f)
 	}
+	if err := c.checkRemoved(); err != nil {
+		return err
+	}
 	rec, err := checkpoint.Recover(c.manifest, facts, c.j.g.stateful(), quiet)
 	if err != nil {
 		return err
@@ -103,6 +129,19 @@ func (c *coordinator) recover(ctx context.Context) error {
 	c.rec, c.targets = rec, rec.Targets
 	for _, r := range rec.Replays {
 		c.j.o.Log.Warn("a target is ahead of the state: replaying up to it with its sinks muted", "sinks", r.Unmute, "until", fmt.Sprint(text(r.Until)))
+	}
+	return nil
+}
+
+// checkRemoved refuses to forget rows that a removed sink has staged.
+func (c *coordinator) checkRemoved() error {
+	if c.manifest == nil {
+		return nil
+	}
+	for name, t := range c.manifest.Targets {
+		if c.committer[name] == nil && len(t.Pending) > 0 {
+			return fmt.Errorf("%w: sink %s was removed while %d commits to %s are still pending: put it back until they are made", ErrChanged, name, len(t.Pending), t.Target)
+		}
 	}
 	return nil
 }
@@ -260,11 +299,11 @@ func (c *coordinator) resolveStarts(ctx context.Context, run *sourceRun, unknown
 }
 
 func (c *coordinator) captureEnds(ctx context.Context, run *sourceRun) error {
+	if run.src.Bounded {
+		return nil // it ends by itself
+	}
 	e, ok := run.first.(dataflow.Ender)
 	if !ok {
-		if run.src.Bounded {
-			return nil
-		}
 		return dataflow.Permanentf("component %s has no end: --until end cannot be used with it", run.src.Component)
 	}
 	ends, err := e.Ends(ctx, run.splits)

@@ -56,6 +56,7 @@ type sourceTask struct {
 	wmNow, maxNow atomic.Int64
 	// parked: the last Poll brought nothing.
 	parked atomic.Bool
+	paused *atomic.Bool
 
 	mail struct {
 		sync.Mutex
@@ -140,10 +141,46 @@ func (t *sourceTask) run(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if t.mustWait() {
+			t.rest(ctx)
+			continue
+		}
 		if err := t.poll(ctx); err != nil {
 			return t.wrap(err)
 		}
 	}
+}
+
+// mustWait says whether memory is at its ceiling. The task that holds the
+// source's watermark back goes on: only it can let go what waits for that.
+func (t *sourceTask) mustWait() bool {
+	if !t.paused.Load() || t.open {
+		return false
+	}
+	w := t.tracker.get()
+	for _, c := range t.splits {
+		if c.status == checkpoint.Live && !c.atUntil && !c.ended && c.own() <= w {
+			return false
+		}
+	}
+	return true
+}
+
+// rest waits a little, or for a command.
+func (t *sourceTask) rest(ctx context.Context) {
+	rctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	t.mail.Lock()
+	if len(t.mail.queue) > 0 {
+		t.mail.Unlock()
+		return
+	}
+	t.mail.cancel = cancel
+	t.mail.Unlock()
+	<-rctx.Done()
+	t.mail.Lock()
+	t.mail.cancel = nil
+	t.mail.Unlock()
 }
 
 func (t *sourceTask) wrap(err error) error {

@@ -15,6 +15,8 @@ type Status struct {
 	Started   time.Time
 	Restarts  int64
 	LastError string
+	// Connected: every source and target has answered once.
+	Connected bool
 	// Rows read by all sources in this process.
 	Read    int64
 	Sources map[string]SourceStatus
@@ -28,6 +30,8 @@ type Status struct {
 	QueueBytes, QueueRows, DirtyBytes int64
 	Quarantined, QuarantineBytes      int64
 	Replaying                         bool
+	// Paused: the sources wait because state or waiting rows are at the ceiling.
+	Paused bool
 }
 
 // SourceStatus is one source step.
@@ -119,22 +123,16 @@ func (c *coordinator) refreshStatus() {
 		read += st.Read
 		sources[name] = st
 	}
-	var bytes, rows, dirty int64
+	var bytes, rows int64
 	for _, in := range c.plant.inboxes {
 		b, r := in.size()
 		bytes, rows = bytes+b, rows+r
 	}
-	for _, ts := range c.plant.keyed {
-		for _, t := range ts {
-			for _, kv := range t.chain.kvs {
-				dirty += kv.DirtyBytes()
-			}
-		}
-	}
+	dirty := c.dirty()
 	c.j.note(func(s *Status) {
 		s.Sources, s.Read, s.QueueBytes, s.QueueRows, s.DirtyBytes = sources, read, bytes, rows, dirty
 		s.Quarantined, s.QuarantineBytes = c.plant.quar.count.Load(), c.plant.quar.bytes.Load()
-		s.Replaying = c.replay < len(c.rec.Replays)
+		s.Replaying, s.Paused = c.replay < len(c.rec.Replays), c.plant.paused.Load()
 		for name, t := range c.targets {
 			x := s.Targets[name]
 			x.Target, x.Waiting = t.Target, len(t.Pending)
@@ -160,13 +158,13 @@ func (j *Job) Health() []string {
 	if s.QuarantineBytes > j.o.QuarantineBytes {
 		out = append(out, "the quarantine is full: the pipeline has stopped reading")
 	}
-	if s.DirtyBytes > j.o.StateMemory {
-		out = append(out, "state over its ceiling waits for an epoch: the sources are paused")
+	if s.Paused {
+		out = append(out, "the sources are paused: state or rows that wait for a watermark are at the memory ceiling")
 	}
 	if since := now.Sub(s.LastEpochAt); !s.LastEpochAt.IsZero() && since > 3*j.o.Every+10*time.Second && s.QueueRows > 0 {
 		out = append(out, fmt.Sprintf("no epoch for %s although rows wait", since.Round(time.Second)))
 	}
-	if s.LastError != "" && s.Epoch == 0 {
+	if s.LastError != "" && !s.Connected {
 		out = append(out, "not running yet: "+s.LastError)
 	}
 	sort.Strings(out)
