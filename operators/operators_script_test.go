@@ -1,0 +1,10 @@
+package operators
+
+import (
+	"testing"
+
+	"frazil/dataflow/flowtest"
+)
+
+// TestScripts runs every file below testdata, straight and in many other ways (I8).
+func TestScripts(t *testing.T) { flowtest.Run(t, "testdata") }
