@@ -129,4 +129,11 @@ func TestASharedPartIsComputedOnce(t *testing.T) {
 	if got, _ := evalText(t, text, b, memory.DefaultAllocator); got != "[true]" {
 		t.Errorf("got %s", got)
 	}
+	text = "price = 1"
+	for range 60 {
+		text = "true between symmetric (" + text + ") and false"
+	}
+	if got, _ := evalText(t, text, b, memory.DefaultAllocator); got != "[true]" {
+		t.Errorf("got %s", got)
+	}
 }

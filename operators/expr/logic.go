@@ -130,8 +130,10 @@ func (b *binder) between(a *ast) (*node, error) {
 		}
 		x[i] = n
 	}
-	ref, wrap := b.share(x[0])
-	x[0] = ref
+	var wraps [3]func(*node) (*node, error)
+	for i := range x {
+		x[i], wraps[i] = b.share(x[i])
+	}
 	pair := func(lo, hi *node) (*node, error) {
 		l, err := b.apply(a, ">=", []*node{x[0], lo})
 		if err != nil {
@@ -153,10 +155,13 @@ func (b *binder) between(a *ast) (*node, error) {
 	if err == nil && a.not {
 		n, err = b.negate(a, n)
 	}
-	if err != nil {
-		return nil, err
+	for _, wrap := range wraps {
+		if err != nil {
+			return nil, err
+		}
+		n, err = wrap(n)
 	}
-	return wrap(n)
+	return n, err
 }
 
 func (b *binder) in(a *ast) (*node, error) {
