@@ -25,36 +25,64 @@ type listed struct {
 // listing holds the files of every lane, by name.
 type listing [][]listed
 
-// list finds the files that paths name.
+// list finds the files that paths name. While files are being added a folder
+// can be read so that a later one is seen and an earlier one is not. So only
+// those files count that a look before this one reached: what is missing here
+// and sorts before them was not there when they were seen.
 func list(dir string, paths []string, lanes int) (listing, error) {
-	seen := map[string]bool{}
-	out := make(listing, lanes)
-	for _, p := range paths {
-		names, err := match(dir, p)
-		if err != nil {
-			return nil, fmt.Errorf("list %q: %w", p, err)
+	before, err := names(dir, paths)
+	if err != nil {
+		return nil, err
+	}
+	reach := make([]string, lanes)
+	for name := range before {
+		if l := laneOf(name, lanes); name > reach[l] && !isDir(inDir(dir, name)) {
+			reach[l] = name
 		}
-		for _, name := range names {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			info, err := os.Stat(inDir(dir, name))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // Gone since.
-			}
-			if err != nil {
-				return nil, fmt.Errorf("list %q: %w", p, err)
-			}
-			if info.IsDir() {
-				continue
-			}
-			l := laneOf(name, lanes)
+	}
+	found, err := names(dir, paths)
+	if err != nil {
+		return nil, err
+	}
+	out := make(listing, lanes)
+	for name := range found {
+		l := laneOf(name, lanes)
+		if name > reach[l] {
+			continue
+		}
+		info, err := os.Stat(inDir(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Gone since.
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %q: %w", name, err)
+		}
+		if !info.IsDir() {
 			out[l] = append(out[l], listed{name, stampOf(info)})
 		}
 	}
 	for _, l := range out {
 		sort.Slice(l, func(i, j int) bool { return l[i].name < l[j].name })
+	}
+	return out, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// names matches all paths once.
+func names(dir string, paths []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for _, p := range paths {
+		found, err := match(dir, p)
+		if err != nil {
+			return nil, fmt.Errorf("list %q: %w", p, err)
+		}
+		for _, name := range found {
+			out[name] = true
+		}
 	}
 	return out, nil
 }
