@@ -1,0 +1,205 @@
+package crash_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// objects reads one JSON object a line.
+func objects[T any](t *testing.T, text string) []T {
+	t.Helper()
+	var out []T
+	lines := bufio.NewScanner(strings.NewReader(text))
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		dec := json.NewDecoder(bytes.NewReader(lines.Bytes()))
+		dec.UseNumber()
+		var x T
+		if err := dec.Decode(&x); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// rows reads a table of the pipeline.
+func (p *place) rows(table string) []row {
+	p.t.Helper()
+	return objects[row](p.t, p.run("table", "rows", table, "--file", p.file, "--format", "ndjson"))
+}
+
+// listed is one line of "frazil table list".
+type listed struct {
+	Table    string      `json:"table"`
+	Rows     json.Number `json:"rows"`
+	Snapshot string      `json:"snapshot"`
+	Location string      `json:"location"`
+}
+
+// list lists the tables of the pipeline, by name.
+func (p *place) list() map[string]listed {
+	p.t.Helper()
+	out := map[string]listed{}
+	for _, l := range objects[listed](p.t, p.run("table", "list", "--file", p.file, "--format", "ndjson")) {
+		out[l.Table] = l
+	}
+	return out
+}
+
+// snapshots reads the summaries of a table's snapshots.
+func (p *place) snapshots(table string) []map[string]string {
+	p.t.Helper()
+	var out []map[string]string
+	for _, s := range objects[struct {
+		Summary map[string]string `json:"summary"`
+	}](p.t, p.run("table", "snapshots", table, "--file", p.file, "--format", "ndjson")) {
+		out = append(out, s.Summary)
+	}
+	return out
+}
+
+// compareTables holds the tables of namespace against the model.
+func (p *place) compareTables(namespace string, want tables) {
+	p.t.Helper()
+	list := p.list()
+	for name, w := range want {
+		table := namespace + "." + name
+		var got []row
+		if list[table].Snapshot != "" {
+			got = p.rows(table)
+		}
+		compareRows(p.t, table, got, w)
+	}
+}
+
+// compareRows compares two bags of rows: floats within 1e-12, and where the
+// model leaves a column out, it may hold anything.
+func compareRows(t *testing.T, table string, got, want []row) {
+	t.Helper()
+	if len(want) == 0 && len(got) == 0 {
+		return
+	}
+	known := map[string]bool{}
+	for _, w := range want {
+		for c := range w {
+			known[c] = true
+		}
+	}
+	g, w := bag(t, got, known), bag(t, want, known)
+	var wrong []string
+	for k, floats := range w {
+		if d := near(g[k], floats); d != "" {
+			wrong = append(wrong, k+": "+d)
+		}
+	}
+	for k, floats := range g {
+		if w[k] == nil {
+			wrong = append(wrong, fmt.Sprintf("%s: there %d times, want none", k, len(floats)))
+		}
+	}
+	if len(wrong) > 0 {
+		sort.Strings(wrong)
+		t.Errorf("%s: %d rows, want %d; %d differ:\n%s", table, len(got), len(want), len(wrong), strings.Join(wrong[:min(len(wrong), 12)], "\n"))
+	}
+}
+
+// bag groups rows by all columns but floats; each has its floats in one vector.
+func bag(t *testing.T, rows []row, known map[string]bool) map[string][][]float64 {
+	t.Helper()
+	columns := make([]string, 0, len(known))
+	for c := range known {
+		columns = append(columns, c)
+	}
+	sort.Strings(columns)
+	out := map[string][][]float64{}
+	for _, r := range rows {
+		var key strings.Builder
+		floats := []float64{}
+		for _, c := range columns {
+			v, there := r[c]
+			switch {
+			case !there && c != "raw":
+				t.Fatalf("the row %v has no column %q", r, c)
+			case v == nil:
+				fmt.Fprintf(&key, "%s=null ", c)
+			case c == "f" || c == "a":
+				f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				floats = append(floats, f)
+				fmt.Fprintf(&key, "%s=? ", c)
+			default:
+				fmt.Fprintf(&key, "%s=%v ", c, v)
+			}
+		}
+		out[key.String()] = append(out[key.String()], floats)
+	}
+	return out
+}
+
+// near says how two sets of vectors differ.
+func near(got, want [][]float64) string {
+	if len(got) != len(want) {
+		return fmt.Sprintf("there %d times, want %d", len(got), len(want))
+	}
+	less := func(v [][]float64) func(i, j int) bool {
+		return func(i, j int) bool { return fmt.Sprint(v[i]) < fmt.Sprint(v[j]) }
+	}
+	sort.Slice(got, less(got))
+	sort.Slice(want, less(want))
+	for i := range got {
+		for k, g := range got[i] {
+			if w := want[i][k]; math.Abs(g-w) > 1e-12*max(math.Abs(g), math.Abs(w)) {
+				return fmt.Sprintf("%v, want %v", g, w)
+			}
+		}
+	}
+	return ""
+}
+
+// fates are the counters of one step.
+type fates map[string]int64
+
+// ledger reads the ledger, by step.
+func (p *place) ledger() map[string]fates {
+	p.t.Helper()
+	out := map[string]fates{}
+	for _, l := range objects[struct {
+		Step  string `json:"step"`
+		Fates fates  `json:"fates"`
+	}](p.t, p.run("ledger", "--file", p.file, "--format", "ndjson")) {
+		out[l.Step] = l.Fates
+	}
+	return out
+}
+
+// flow names for a step what it reads: a step's counter of rows that left for
+// it.
+type flow map[string]struct{ from, counter string }
+
+// balanced checks both laws: every step has received what was sent to it, and
+// each of its rows has one fate.
+func balanced(t *testing.T, l map[string]fates, edges flow) {
+	t.Helper()
+	for step, f := range l {
+		rest := f["in"]
+		for _, fate := range []string{"passed", "filtered", "late", "duplicate", "bad", "absorbed", "expired", "held", "staged", "superseded", "muted"} {
+			rest -= f[fate]
+		}
+		if rest != 0 {
+			t.Errorf("ledger: %d rows of %s have no fate: %v", rest, step, f)
+		}
+		if e, ok := edges[step]; ok && l[e.from][e.counter] != f["in"] {
+			t.Errorf("ledger: %s got %d rows, %s has %d %s", step, f["in"], e.from, l[e.from][e.counter], e.counter)
+		}
+	}
+}
