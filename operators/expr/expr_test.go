@@ -75,6 +75,7 @@ func TestExpressionsGivePostgresResults(t *testing.T) {
 		{"price is null", "[false false true]", ""},
 		{"channel in ('x', 'y')", "[true false (null)]", ""},
 		{"price between 900 and 1000", "[false true (null)]", ""},
+		{"price between 1000 and 600 / qty", "[false false (null)]", ""},
 		{"greatest(qty, 2)", "[3 2 2]", ""},
 		{"nullif(qty, 0)", "[3 (null) (null)]", ""},
 		{"price", "[1500 900 (null)]", ""},

@@ -132,7 +132,12 @@ func (b *binder) between(a *ast) (*node, error) {
 	}
 	var wraps [3]func(*node) (*node, error)
 	for i := range x {
-		x[i], wraps[i] = b.share(x[i])
+		wraps[i] = func(n *node) (*node, error) { return n, nil }
+		// Without symmetric a bound stands once, and the upper one is not looked
+		// at where the lower one decides.
+		if i == 0 || a.text == "symmetric" {
+			x[i], wraps[i] = b.share(x[i])
+		}
 	}
 	pair := func(lo, hi *node) (*node, error) {
 		l, err := b.apply(a, ">=", []*node{x[0], lo})
