@@ -91,7 +91,7 @@ func (d dec) mul(e dec) (dec, bool) {
 	if ah|bh == 0 {
 		hi, lo := bits.Mul64(al, bl)
 		r := signed(hi, lo, an != bn)
-		return r, hi < uint64(pow10[38].hi) || r.fits(38)
+		return r, hi < uint64(pow10[38].hi) || hi>>63 == 0 && r.fits(38)
 	}
 	if ah != 0 && bh != 0 {
 		return dec{}, false // at least 2^128

@@ -12,7 +12,10 @@ func randomDec(rnd *rand.Rand) dec {
 	x := new(big.Int).SetUint64(rnd.Uint64())
 	x.Lsh(x, 64).Or(x, new(big.Int).SetUint64(rnd.Uint64()))
 	x.Rem(x, pow10[1+rnd.IntN(38)].big())
-	if rnd.IntN(20) == 0 {
+	switch rnd.IntN(20) {
+	case 0: // products and quotients at the edges of 64 and 128 bits
+		x.Rsh(x, uint(max(0, x.BitLen()-60-rnd.IntN(8))))
+	case 1:
 		x = pow10[rnd.IntN(38)].big()
 		x.Sub(x, big.NewInt(int64(rnd.IntN(3)-1)))
 	}
