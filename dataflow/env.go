@@ -77,9 +77,10 @@ func (c *ClosedUpTo) Raise(t Time) {
 type SplitTable struct {
 	mu struct {
 		sync.RWMutex
-		ids   map[splitKey]int32
-		names []splitKey
-		where map[string]Locator
+		ids     map[splitKey]int32
+		names   []splitKey
+		where   map[string]Locator
+		readers map[int32]Locator
 	}
 }
 
@@ -122,7 +123,18 @@ func (t *SplitTable) Name(id int32) (source string, s Split) {
 	return k.source, k.split
 }
 
-// SetLocator registers who writes positions of a source for people.
+// SetSplitLocator registers who writes positions of one split for people: the
+// task that reads it, since only that one may know its files.
+func (t *SplitTable) SetSplitLocator(id int32, l Locator) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.readers == nil {
+		t.mu.readers = map[int32]Locator{}
+	}
+	t.mu.readers[id] = l
+}
+
+// SetLocator registers who writes positions of a source's other splits.
 func (t *SplitTable) SetLocator(source string, l Locator) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +148,10 @@ func (t *SplitTable) SetLocator(source string, l Locator) {
 func (t *SplitTable) Locate(id int32, pos int64) string {
 	source, split := t.Name(id)
 	t.mu.RLock()
-	l := t.mu.where[source]
+	l := t.mu.readers[id]
+	if l == nil {
+		l = t.mu.where[source]
+	}
 	t.mu.RUnlock()
 	if l != nil {
 		return l.Locate(split, pos)

@@ -224,6 +224,9 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 				k.bound = t.src.EventTime.OutOfOrderness
 			}
 			t.splits[a.Split] = k
+			if l, ok := t.source.(dataflow.Locator); ok {
+				t.env.Splits.SetSplitLocator(k.id, l)
+			}
 		}
 		k.atUntil, k.ended = false, false
 		k.replay = append(k.replay, a.replay...)
