@@ -175,4 +175,3 @@ func TestKVEqualsModelUnderFreezeWriteResetAndReopen(t *testing.T) {
 		must(t, s.Close())
 	}
 }
-

@@ -368,4 +368,3 @@ func (s *Store) Close() error {
 	close(s.mu.done)
 	return err
 }
-
