@@ -1,28 +1,18 @@
 package iceberg
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"frazil/dataflow"
+	"frazil/dataflow/flowtest/rig"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// TestOtherReaders compares tables as PyIceberg and DuckDB read them. It needs
-// FRAZIL_READERS, the python of an environment with both.
+// TestOtherReaders compares tables as PyIceberg and DuckDB read them.
 func TestOtherReaders(t *testing.T) {
-	python := os.Getenv("FRAZIL_READERS")
-	if python == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("FRAZIL_READERS is not set: make an environment of ../shared/tools/requirements-readers-ci.txt")
-		}
-		t.Skip("FRAZIL_READERS (a python with pyiceberg and duckdb) is not set")
-	}
-	script := filepath.Join(shared(t), "tools", "iceberg_readers.py")
 	awkward := arrow.NewSchema([]arrow.Field{field("site", dataflow.TypeString), field("n", dataflow.TypeInt64)}, nil)
 	var sites []string
 	for _, v := range []string{"null", "", "a=b", "a/b", "a%2Fb", "50%", "ä ö", "..", "a b", "日本", `\\`, "a+b", "a&b?c#d", "'"} {
@@ -52,17 +42,7 @@ func TestOtherReaders(t *testing.T) {
 			}
 			b.Release()
 			h.must(cm.Commit(h.ctx, h.next(1, 1, h.stage(1, c.rows...))))
-			expect := filepath.Join(t.TempDir(), "rows.ndjson")
-			h.must(os.WriteFile(expect, []byte(strings.Join(want, "\n")+"\n"), 0o644))
-			out, err := exec.Command(python, script, "--expect", expect, "--catalog", "sqlite:///"+filepath.Join(h.dir, "catalog.db"),
-				"--table", h.cfg.Table, "--readers", "pyiceberg,duckdb", "--require", "pyiceberg,duckdb").CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			t.Logf("%s", out)
-			if keep := os.Getenv("FRAZIL_KEEP"); keep != "" {
-				h.must(os.CopyFS(filepath.Join(keep, c.name), os.DirFS(h.dir)))
-			}
+			rig.SameRows(t, rig.Table{Catalog: "sqlite:///" + filepath.Join(h.dir, "catalog.db"), Name: h.cfg.Table}, want)
 		})
 	}
 }
@@ -77,30 +57,4 @@ func readable(rows []string) []string {
 		}
 	}
 	return out
-}
-
-// shared finds the outside data and tools.
-func shared(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := os.Getenv("FRAZIL_SHARED")
-	if path == "" {
-		path = filepath.Join(dir, "..", "shared")
-	}
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("outside data is not there: %v", err)
-		}
-		t.Skipf("outside data is not there: %v", err)
-	}
-	return path
 }

@@ -4,60 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest/rig"
 )
 
-// remote points the harness at a real store and catalog:
-//
-//	FRAZIL_TEST_S3   ENDPOINT,ACCESS_KEY,SECRET_KEY,s3://BUCKET/PREFIX
-//	FRAZIL_TEST_REST URI,WAREHOUSE[,CREDENTIAL]
+// remote points the harness at a real store and catalog.
 func (h *harness) remote(cfg *CatalogConfig) {
 	h.in.Resolve = func(name string) (string, any, bool) { return "iceberg_catalog", cfg, name == "lake" }
-	h.cfg.Table = fmt.Sprintf("frazil_test.t%d", time.Now().UnixNano())
+	h.cfg.Table = fmt.Sprintf("frazil_test%d.t", time.Now().UnixNano())
 }
 
-func s3FromEnv(t *testing.T) (S3Config, string) {
-	t.Helper()
-	parts := strings.Split(os.Getenv("FRAZIL_TEST_S3"), ",")
-	if len(parts) != 4 {
-		t.Skip("FRAZIL_TEST_S3 is not set to ENDPOINT,ACCESS_KEY,SECRET_KEY,s3://BUCKET/PREFIX")
-	}
-	return S3Config{Endpoint: parts[0], Region: "us-east-1", AccessKey: component.Secret(parts[1]), SecretKey: component.Secret(parts[2])}, parts[3]
+func s3Of(s rig.Store) S3Config {
+	return S3Config{Endpoint: s.Endpoint, Region: "us-east-1", AccessKey: component.Secret(s.AccessKey), SecretKey: component.Secret(s.SecretKey)}
 }
 
 // A SQL catalog on the local disk with its tables in a real S3 store.
 func TestRealS3(t *testing.T) {
+	store := rig.S3(t)
 	h := newHarness(t, idSchema())
-	s3, warehouse := s3FromEnv(t)
-	h.remote(&CatalogConfig{Type: "sql", URI: h.dir + "/s3.db", Warehouse: warehouse, S3: s3})
+	h.remote(&CatalogConfig{Type: "sql", URI: h.dir + "/s3.db", Warehouse: store.Warehouse, S3: s3Of(store)})
 	h.remoteWork()
 }
 
 // A real REST catalog over a real S3 store.
 func TestRealREST(t *testing.T) {
-	parts := strings.Split(os.Getenv("FRAZIL_TEST_REST"), ",")
-	if len(parts) < 2 {
-		t.Skip("FRAZIL_TEST_REST is not set to URI,WAREHOUSE[,CREDENTIAL]")
-	}
+	c := rig.REST(t)
 	h := newHarness(t, idSchema())
-	s3, _ := s3FromEnv(t)
-	cfg := &CatalogConfig{Type: "rest", URI: parts[0], Warehouse: parts[1], S3: s3}
-	if len(parts) > 2 {
-		cfg.Credential = component.Secret(parts[2])
-		bad := *cfg
-		bad.Credential = component.Secret("nobody:wrong")
-		h.remote(&bad)
-		if _, err := NewWriter(h.ctx, h.env, h.in, h.cfg); !errors.Is(err, dataflow.ErrPermanent) {
-			t.Fatalf("wrong credential: %v", err)
-		}
-	}
+	h.remote(&CatalogConfig{Type: "rest", URI: c.URI, Warehouse: c.Warehouse, S3: s3Of(c.Store)})
+	h.remoteWork()
+}
+
+// A REST catalog of another make that asks for a login.
+func TestRealRESTWithLogin(t *testing.T) {
+	c := rig.AuthREST(t)
+	h := newHarness(t, idSchema())
+	cfg := &CatalogConfig{Type: "rest", URI: c.URI, Warehouse: c.Warehouse, Credential: component.Secret("nobody:wrong"), S3: s3Of(c.Store)}
 	h.remote(cfg)
+	if _, err := NewWriter(h.ctx, h.env, h.in, h.cfg); !errors.Is(err, dataflow.ErrPermanent) {
+		t.Fatalf("wrong credential: %v", err)
+	}
+	cfg.Credential = component.Secret(c.Credential)
 	h.remoteWork()
 }
 

@@ -4,25 +4,21 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"frazil/dataflow"
+	servers "frazil/dataflow/flowtest/rig"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// realRig is a rig on the broker that FRAZIL_TEST_KAFKA names.
+// realRig is a rig on a real broker.
 func realRig(t *testing.T) *rig {
 	t.Helper()
-	addr := os.Getenv("FRAZIL_TEST_KAFKA")
-	if addr == "" {
-		t.Skip("left out: FRAZIL_TEST_KAFKA=host:port names no Kafka broker")
-	}
-	return brokerRig(t, []string{addr})
+	return brokerRig(t, []string{servers.Kafka(t)})
 }
 
 // fresh makes a topic of a name that no earlier run used.
