@@ -72,7 +72,7 @@ func makeRecords(rng *rand.Rand, s shape) []record {
 			i++
 		}
 		// All splits cover the same time, however many records they have.
-		clocks[i] += rng.Int63n(1 + 2*30*int64(total/s.weights[i]))
+		clocks[i] += rng.Int63n(1 + 2*30*int64(total)/int64(s.weights[i]))
 		r := record{split: s.splits[i]}
 		from := i
 		if s.across {
@@ -88,7 +88,8 @@ func makeRecords(rng *rand.Rand, s shape) []record {
 			}
 		case x < 0.12 && len(history[from]) > 0:
 			r.row = copyOf(rng, history[from], clocks[i])
-		default:
+		}
+		if r.bad == "" && !r.none && (r.row.id == nil || r.row.et != nil && *r.row.et > clocks[i]) {
 			r.row = fresh(rng, n, clocks[i], sites)
 			history[i] = append(history[i], r.row)
 		}

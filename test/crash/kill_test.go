@@ -40,6 +40,24 @@ var mainFlow = flow{
 	"raw": {"readable", "passed"}, "tumble": {"windows", "created"}, "late": {"windows", "late"}, "stale": {"once", "late"}, "bad": {"readings", "bad"},
 }
 
+// mainOnTopic reads a topic.
+func mainOnTopic(b *broker, topic, order, idleAfter string) string {
+	return fmt.Sprintf(`sources:
+  readings:
+    kafka: {brokers: [%q], topics: [%s], group: %s}
+%s    event_time: {column: et, out_of_orderness: 5s, idle_after: %s}
+`, b.addr, topic, topic, schemaOf, idleAfter) + fmt.Sprintf(mainJob, order)
+}
+
+// mainOnFiles reads what a laneFeeder writes.
+func mainOnFiles(lanes int, order string) string {
+	return fmt.Sprintf(`sources:
+  readings:
+    files: {paths: ["in/*.ndjson", "in/*.ndjson.gz"], mode: follow, poll: 50ms, lanes: %d}
+%s    event_time: {column: et, out_of_orderness: 5s}
+`, lanes, schemaOf) + fmt.Sprintf(mainJob, order)
+}
+
 // trial is one pipeline that is killed again and again.
 type trial struct {
 	*place
@@ -72,11 +90,7 @@ func TestKilledOnKafkaWithCopiesAcrossPartitions(t *testing.T) {
 func onKafka(t *testing.T, b *broker, x *trial, across bool) {
 	x.rng = random(t)
 	topic := b.topic(5)
-	x.place = newPlace(t, "main-job", fmt.Sprintf(`sources:
-  readings:
-    kafka: {brokers: [%q], topics: [%s], group: %s}
-%s    event_time: {column: et, out_of_orderness: 5s, idle_after: 2s}
-`, b.addr, topic, topic, schemaOf)+fmt.Sprintf(mainJob, x.order))
+	x.place = newPlace(t, "main-job", mainOnTopic(b, topic, x.order, "2s"))
 	x.feed = &topicFeeder{lying{}, b}
 	s := shape{weights: []int{8, 5, 2, 1}, records: 48_000, across: across, tombstones: true}
 	for i := range s.weights {
@@ -98,11 +112,7 @@ func TestKilledOnFilesWithCopiesAcrossLanes(t *testing.T) {
 
 func onFiles(t *testing.T, x *trial, lanes ...string) {
 	x.rng = random(t)
-	x.place = newPlace(t, "main-job", fmt.Sprintf(`sources:
-  readings:
-    files: {paths: ["in/*.ndjson", "in/*.ndjson.gz"], mode: follow, poll: 50ms, lanes: %d}
-%s    event_time: {column: et, out_of_orderness: 5s}
-`, len(lanes), schemaOf)+fmt.Sprintf(mainJob, x.order))
+	x.place = newPlace(t, "main-job", mainOnFiles(len(lanes), x.order))
 	x.feed = newLaneFeeder(x.place, len(lanes), x.rng)
 	x.records = makeRecords(x.rng, shape{splits: lanes, weights: []int{4, 2, 1}[:len(lanes)], records: 48_000, across: true})
 	x.torment()
@@ -127,6 +137,7 @@ func (x *trial) torment() {
 			}
 		case x.kills * 3 / 4:
 			x.loseState("no state", func() { x.removeState("state") })
+			x.hadEpoch = x.refusal != ""
 		}
 		if x.t.Failed() {
 			x.t.FailNow()
@@ -156,7 +167,7 @@ func (x *trial) torment() {
 	}
 	same("a run without the state")
 	x.checkEnd()
-	x.read("t.raw", "t.windows", "t.late", "t.stale", "t.bad")
+	x.readers("t.raw", "t.windows", "t.late", "t.stale", "t.bad")
 }
 
 // survive runs the pipeline once, feeds it chunk meanwhile, and kills it: at a

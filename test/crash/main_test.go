@@ -10,11 +10,14 @@
 package crash_test
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,7 +106,10 @@ type place struct {
 func newPlace(t *testing.T, name, text string) *place {
 	t.Helper()
 	p := &place{t: t, dir: t.TempDir(), file: "pipeline.yaml"}
-	p.write(p.file, "name: "+name+"\nhttp: off\nstate: {dir: ./state}\n"+text)
+	if !strings.Contains(text, "http:") {
+		text = "http: off\n" + text
+	}
+	p.write(p.file, "name: "+name+"\nstate: {dir: ./state}\n"+text)
 	return p
 }
 
@@ -292,4 +298,38 @@ func (p *place) fail(code int, words []string, args ...string) {
 func (p *place) toEnd() string {
 	p.t.Helper()
 	return p.run("run", p.file, "--until", "end")
+}
+
+// text is the pipeline's.
+func (p *place) text() string {
+	p.t.Helper()
+	b, err := os.ReadFile(p.path(p.file))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// metric asks the running program for a number; "" while there is none.
+func (p *place) metric(name string) string {
+	raw, err := os.ReadFile(p.path("state", "run.json"))
+	if err != nil {
+		return ""
+	}
+	var run map[string]any
+	if json.Unmarshal(raw, &run) != nil {
+		return ""
+	}
+	resp, err := http.Get(fmt.Sprintf("http://%v/metrics", run["http"]))
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), name+"{") {
+			return lines.Text()[strings.LastIndex(lines.Text(), " ")+1:]
+		}
+	}
+	return ""
 }

@@ -3,14 +3,92 @@ package crash_test
 import (
 	"bufio"
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"sort"
 	"strconv"
 	"strings"
 	"testing"
+
+	"frazil/dataflow/flowtest/rig"
+
+	_ "modernc.org/sqlite" // reads the catalog
 )
+
+// readers has PyIceberg and DuckDB read tables as well, where FRAZIL_TEST_READERS
+// says with what.
+func (p *place) readers(tables ...string) {
+	p.t.Helper()
+	if os.Getenv("FRAZIL_TEST_READERS") == "" {
+		p.t.Log("FRAZIL_TEST_READERS is not set: the tables are read by the program alone")
+		return
+	}
+	for _, name := range tables {
+		text := p.run("table", "rows", name, "--file", p.file, "--format", "ndjson")
+		rig.SameRows(p.t, rig.Table{Catalog: "sqlite:///" + p.path("frazil-data", "catalog.db"), Name: name}, strings.Split(strings.TrimSpace(text), "\n"))
+	}
+}
+
+// held is what a table holds for a pipeline: positions by source and split.
+type held map[string]map[string]string
+
+// positions reads the positions that a table itself holds.
+func (p *place) positions(pipeline, sink, table string) held {
+	p.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+p.path("frazil-data", "catalog.db")+"?mode=ro")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer db.Close()
+	namespace, name, _ := strings.Cut(table, ".")
+	var location string
+	if err := db.QueryRow("select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?", namespace, name).Scan(&location); err != nil {
+		p.t.Fatal(err)
+	}
+	raw, err := os.ReadFile(strings.TrimPrefix(location, "file://"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var meta struct {
+		Properties map[string]string `json:"properties"`
+	}
+	if err := json.Unmarshal(raw, &meta); err != nil {
+		p.t.Fatal(err)
+	}
+	var doc struct {
+		Sources held `json:"sources"`
+	}
+	if err := json.Unmarshal([]byte(meta.Properties["frazil.positions."+pipeline+"."+sink]), &doc); err != nil {
+		p.t.Fatalf("%v: %v", meta.Properties, err)
+	}
+	return doc.Sources
+}
+
+// standsAt says what offset a table has stored for each partition of a topic.
+func (p *place) standsAt(pipeline, sink, table, source, topic string) map[int32]int64 {
+	p.t.Helper()
+	out := map[int32]int64{}
+	for split, text := range p.positions(pipeline, sink, table)[source] {
+		number, ok := strings.CutPrefix(split, topic+"/")
+		partition, err := strconv.ParseInt(number, 10, 32)
+		var pos struct {
+			Offset string `json:"offset"`
+		}
+		if !ok || err != nil {
+			p.t.Fatalf("split %q is none of %s", split, topic)
+		}
+		if err := json.Unmarshal([]byte(text), &pos); err != nil {
+			p.t.Fatalf("%q: %v", text, err)
+		}
+		if out[int32(partition)], err = strconv.ParseInt(pos.Offset, 10, 64); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return out
+}
 
 // objects reads one JSON object a line.
 func objects[T any](t *testing.T, text string) []T {
