@@ -64,9 +64,7 @@ type column struct {
 	obj  *object // struct
 
 	alloc memory.Allocator
-	cap   int // rows that fit
-	hint  int // rows and bytes of the last batch
-	heap  int
+	cap   int    // rows that fit
 	valid []byte // nil: no nulls so far
 	offs  []int32
 	data  []byte   // string, binary, json
@@ -159,7 +157,7 @@ func (c *column) ensure(rows int) {
 	if rows <= c.cap {
 		return
 	}
-	n := max(2*c.cap, c.hint, 16, rows)
+	n := max(2*c.cap, 16, rows)
 	switch c.kind {
 	case kBool:
 		c.grow(&c.valBuf, int(bitutil.BytesForBits(int64(n))))
@@ -192,7 +190,8 @@ func (c *column) ensure(rows int) {
 
 func (c *column) grow(buf **memory.Buffer, size int) {
 	if *buf == nil {
-		*buf = memory.NewResizableBuffer(c.alloc)
+		// Whoever never releases a decoder leaves its memory to the collector.
+		*buf = memory.NewResizableBuffer(memory.DefaultAllocator)
 	}
 	(*buf).ResizeNoShrink(size)
 }
@@ -290,12 +289,14 @@ func (c *column) growData(need int) {
 	if need > math.MaxInt32 {
 		panic("codec: a batch grew beyond 2 GiB in one column: flush earlier")
 	}
-	n := max(2*len(c.data), c.heap, need, 64)
+	n := max(2*len(c.data), need, 64)
 	c.grow(&c.dataBuf, min(n, math.MaxInt32))
 	c.data = c.dataBuf.Bytes()
 }
 
-// flush cuts the first rows rows off as an array of its own and starts anew.
+// flush copies the first rows rows into an array of its own and starts anew in
+// the same memory. The copy is exactly as large as its values: batches may wait
+// for long, and what grows by doubling may be half empty.
 func (c *column) flush(rows int) arrow.Array {
 	d := c.take(rows)
 	defer d.Release()
@@ -307,12 +308,10 @@ func (c *column) take(rows int) arrow.ArrayData {
 	nulls := 0
 	var valid *memory.Buffer
 	if c.valid != nil {
-		nulls = rows - bitutil.CountSetBits(c.valid, 0, rows)
-		if nulls > 0 {
-			valid = cut(&c.validBuf, int(bitutil.BytesForBits(int64(rows))))
-		} else {
-			drop(&c.validBuf)
+		if nulls = rows - bitutil.CountSetBits(c.valid, 0, rows); nulls > 0 {
+			valid = c.copyOf(c.validBuf, int(bitutil.BytesForBits(int64(rows))))
 		}
+		c.valid = nil
 	}
 	bufs, kids := c.parts(rows, valid)
 	d := array.NewData(c.typ, rows, bufs, kids, nulls, 0)
@@ -324,8 +323,6 @@ func (c *column) take(rows int) arrow.ArrayData {
 	for _, k := range kids {
 		k.Release()
 	}
-	c.hint = min(rows+rows/8, 1<<16)
-	c.cap, c.valid, c.offs, c.data, c.w8, c.w4, c.bits = 0, nil, nil, nil, nil, nil, nil
 	return d
 }
 
@@ -333,16 +330,16 @@ func (c *column) take(rows int) arrow.ArrayData {
 func (c *column) parts(rows int, valid *memory.Buffer) (bufs []*memory.Buffer, kids []arrow.ArrayData) {
 	switch c.kind {
 	case kBool:
-		return []*memory.Buffer{valid, cut(&c.valBuf, int(bitutil.BytesForBits(int64(rows))))}, nil
+		return []*memory.Buffer{valid, c.copyOf(c.valBuf, int(bitutil.BytesForBits(int64(rows))))}, nil
 	case kInt32, kFloat32, kDate:
-		return []*memory.Buffer{valid, cut(&c.valBuf, 4*rows)}, nil
+		return []*memory.Buffer{valid, c.copyOf(c.valBuf, 4*rows)}, nil
 	case kInt64, kFloat64, kTime, kTimestamp:
-		return []*memory.Buffer{valid, cut(&c.valBuf, 8*rows)}, nil
+		return []*memory.Buffer{valid, c.copyOf(c.valBuf, 8*rows)}, nil
 	case kDecimal, kUUID:
-		return []*memory.Buffer{valid, cut(&c.valBuf, 16*rows)}, nil
+		return []*memory.Buffer{valid, c.copyOf(c.valBuf, 16*rows)}, nil
 	case kList:
 		kid := c.elem.take(int(c.offs[rows]))
-		return []*memory.Buffer{valid, cut(&c.valBuf, 4*(rows+1))}, []arrow.ArrayData{kid}
+		return []*memory.Buffer{valid, c.copyOf(c.valBuf, 4*(rows+1))}, []arrow.ArrayData{kid}
 	case kStruct:
 		for _, s := range c.obj.cols {
 			kids = append(kids, s.take(rows))
@@ -350,24 +347,25 @@ func (c *column) parts(rows int, valid *memory.Buffer) (bufs []*memory.Buffer, k
 		return []*memory.Buffer{valid}, kids
 	}
 	used := int(c.offs[rows])
-	c.heap = min(used+used/8, 16<<20)
-	if c.dataBuf == nil {
-		c.grow(&c.dataBuf, 0)
+	bufs = []*memory.Buffer{valid, c.copyOf(c.valBuf, 4*(rows+1)), c.copyOf(c.dataBuf, used)}
+	if len(c.data) > keptHeap && used < len(c.data)/8 {
+		drop(&c.dataBuf)
+		c.data = nil
 	}
-	return []*memory.Buffer{valid, cut(&c.valBuf, 4*(rows+1)), cut(&c.dataBuf, used)}, nil
+	return bufs, nil
 }
 
-// cut takes the buffer out of its place, size bytes long. One that is mostly
-// empty gives its memory back.
-func cut(buf **memory.Buffer, size int) *memory.Buffer {
-	b := *buf
-	*buf = nil
-	if size < b.Cap()/4 {
-		b.Resize(size)
-	} else {
-		b.ResizeNoShrink(size)
+// keptHeap is the size of a heap that is kept even if it is mostly empty.
+const keptHeap = 1 << 20
+
+// copyOf returns the first size bytes of b, which may be nil if there are none.
+func (c *column) copyOf(b *memory.Buffer, size int) *memory.Buffer {
+	out := memory.NewResizableBuffer(c.alloc)
+	out.Resize(size)
+	if size > 0 {
+		copy(out.Bytes(), b.Bytes()[:size])
 	}
-	return b
+	return out
 }
 
 func drop(buf **memory.Buffer) {
@@ -377,7 +375,7 @@ func drop(buf **memory.Buffer) {
 	}
 }
 
-// release frees everything.
+// release frees everything; what was not flushed is lost.
 func (c *column) release() {
 	drop(&c.validBuf)
 	drop(&c.valBuf)

@@ -13,7 +13,7 @@ import (
 )
 
 // JSON decodes JSON documents into rows of one schema. One goroutine uses it.
-// It keeps memory of its allocator between Append and Flush; Release frees it.
+// It keeps memory for the next batch; what Flush returns is the allocator's.
 //
 // A batch must be flushed before one column of it holds 2 GiB: see Bytes.
 type JSON struct {
@@ -26,7 +26,7 @@ type JSON struct {
 
 	n        int // rows since the last Flush
 	cap      int // rows that fit
-	hint     int
+	small    int // batches in a row that filled little of that
 	rowBytes int
 	bytes    int
 	gen      uint64
@@ -116,7 +116,7 @@ func (d *JSON) Append(payload []byte) *dataflow.Bad {
 }
 
 func (d *JSON) grow() {
-	d.cap = max(2*d.cap, d.hint, 16)
+	d.cap = max(2*d.cap, 16)
 	for _, c := range d.root.cols {
 		c.ensure(d.cap)
 	}
@@ -141,13 +141,21 @@ func (d *JSON) Flush() []arrow.Array {
 	if d.whole != nil {
 		out = append(out, d.whole.flush(d.n))
 	}
-	d.hint = min(d.n+d.n/8, 1<<16)
-	d.n, d.cap, d.bytes = 0, 0, 0
+	if d.n >= d.cap/8 {
+		d.small = 0
+	} else if d.small++; d.small == maxSmall {
+		d.Release()
+	}
+	d.n, d.bytes = 0, 0
 	return out
 }
 
-// Release frees what is kept since the last Flush. The decoder may be used
-// again.
+// maxSmall is after how many batches in a row that fill less than an eighth of
+// the memory kept it is given back.
+const maxSmall = 32
+
+// Release gives up what is kept, and with it the rows since the last Flush. The
+// decoder may be used again.
 func (d *JSON) Release() {
 	for _, c := range d.root.cols {
 		c.release()
@@ -155,7 +163,7 @@ func (d *JSON) Release() {
 	if d.whole != nil {
 		d.whole.release()
 	}
-	d.n, d.cap, d.bytes = 0, 0, 0
+	d.n, d.cap, d.bytes, d.small = 0, 0, 0, 0
 }
 
 // Extra counts the fields outside the schema of all rows so far, by name, those
