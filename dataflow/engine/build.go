@@ -329,6 +329,7 @@ func (p *plant) addSourceTask(s *Source, i, n int, src dataflow.Source, env *dat
 		final: s.Bounded && len(p.g.Sources) > 1, paused: &p.paused,
 		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}},
 	}
+	t.wmNow.Store(int64(t.tracker.get()))
 	p.sources[s.Name] = append(p.sources[s.Name], t)
 	return t
 }

@@ -201,3 +201,80 @@ func TestC11OneClockADayFast(t *testing.T) {
 		t.Errorf("bad rows %+v", bad)
 	}
 }
+
+// slowAck takes a moment for each acknowledgement, unless it is cancelled.
+type slowAck struct {
+	*seqSource
+	acked *atomic.Value
+}
+
+func (s slowAck) Ack(ctx context.Context, _ dataflow.Epoch, upTo map[dataflow.Split]dataflow.Position) error {
+	t := time.NewTimer(50 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+	}
+	s.acked.Store(string(upTo["0"]))
+	return nil
+}
+
+// C01, C20: what is committed at the end of a run is acknowledged before the
+// process ends; what was not, because it was killed, is by the next one, even if
+// there is nothing else to do.
+func TestTheLastAcknowledgementIsNotLost(t *testing.T) {
+	target := &memTarget{}
+	dir := t.TempDir()
+	run := func() (Result, any) {
+		t.Helper()
+		var acked atomic.Value
+		src := seqStep(1, 50, 1, nil)
+		open := src.New
+		src.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+			s, err := open(ctx, env)
+			return slowAck{s.(*seqSource), &acked}, err
+		}
+		res, err := runJob(t, &Graph{Name: "p", Parallelism: 1, Sources: []*Source{src}, Sinks: []*Sink{target.sink("out", PortRef{"src", 0})}}, dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, acked.Load()
+	}
+	for i, nothing := range []bool{false, true} {
+		if res, acked := run(); acked != string(seqPos(50)) || res.Nothing != nothing {
+			t.Errorf("run %d: acknowledged up to %v, want 50; nothing to do: %v, want %v", i+1, acked, res.Nothing, nothing)
+		}
+	}
+}
+
+// A run that ends because nothing comes, with nothing new, writes no epoch.
+func TestASecondRunUntilIdleChangesNothing(t *testing.T) {
+	target := &memTarget{}
+	dir := t.TempDir()
+	run := func() Result {
+		t.Helper()
+		src := seqStep(2, 300, 1, nil)
+		src.Bounded = false
+		open := src.New
+		src.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+			s, err := open(ctx, env)
+			s.(*seqSource).open = true
+			return s, err
+		}
+		res, err := runJob(t, &Graph{Name: "p", Parallelism: 2, Sources: []*Source{src}, Sinks: []*Sink{target.sink("out", PortRef{"src", 0})}}, dir,
+			func(o *Options) { o.UntilIdle = 500 * time.Millisecond })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	first := run()
+	if second := run(); !second.Nothing || second.Manifest.Epoch != first.Manifest.Epoch {
+		t.Errorf("the second run: nothing %v, epoch %d after %d", second.Nothing, second.Manifest.Epoch, first.Manifest.Epoch)
+	}
+	want, _ := wantRows(2, 300)
+	if d := diff(target.sorted(), want); d != "" {
+		t.Error(d)
+	}
+}

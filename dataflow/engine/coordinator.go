@@ -27,6 +27,7 @@ type coordinator struct {
 	state     checkpoint.State
 	tasks     sync.WaitGroup
 	helpers   sync.WaitGroup
+	acks      sync.WaitGroup
 	reports   []report
 	targets   map[string]*checkpoint.TargetState
 	committer map[string]*committer
@@ -53,6 +54,11 @@ type sourceRun struct {
 	state  *checkpoint.SourceState
 	splits []dataflow.Split
 	ends   map[dataflow.Split]dataflow.Position
+	// acked is the newest epoch acknowledged.
+	acked struct {
+		sync.Mutex
+		epoch dataflow.Epoch
+	}
 }
 
 // attachment rides on the next barrier: the end of a stretch of a replay.
@@ -118,6 +124,8 @@ func (c *coordinator) run(ctx context.Context) (Result, error) {
 	c.assignNext()
 	c.startDiscovery()
 	c.resumeCommits()
+	c.ackAgain()
+	c.last = c.activity()
 	tick := time.NewTicker(c.j.o.Every)
 	defer tick.Stop()
 	beat := time.NewTicker(200 * time.Millisecond)
@@ -151,6 +159,7 @@ func (c *coordinator) run(ctx context.Context) (Result, error) {
 		}
 	}
 	c.refreshStatus()
+	c.awaitAcks(ctx)
 	return c.result, nil
 }
 
@@ -325,11 +334,48 @@ func (c *coordinator) ack(e dataflow.Epoch) {
 			continue
 		}
 		upTo := maps.Clone(pos[name])
+		c.acks.Add(1)
 		c.help(func() {
+			defer c.acks.Done()
+			s.acked.Lock()
+			defer s.acked.Unlock()
+			if e < s.acked.epoch {
+				return // a later one has overtaken it
+			}
+			s.acked.epoch = e
 			if err := a.Ack(c.ctx, e, upTo); err != nil && c.ctx.Err() == nil {
 				c.j.o.Log.Warn("acknowledge to the source", "step", name, "error", err)
 			}
 		})
+	}
+}
+
+// ackAgain repeats the last acknowledgement: the process may have been killed
+// between a commit and it, and there may never be another epoch.
+func (c *coordinator) ackAgain() {
+	if c.manifest.Epoch > 0 && len(c.state.Waiting) == 0 && len(c.rec.Replays) == 0 {
+		c.ack(c.manifest.Epoch)
+	}
+}
+
+// ackPatience bounds the wait for acknowledgements at the end of a run. They
+// are for others to see; nothing here depends on them.
+const ackPatience = 5 * time.Second
+
+// awaitAcks waits for the acknowledgements under way.
+func (c *coordinator) awaitAcks(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		c.acks.Wait()
+		close(done)
+	}()
+	t := time.NewTimer(ackPatience)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-t.C:
+		c.j.o.Log.Warn("a source has not taken the acknowledgement of what was committed")
 	}
 }
 

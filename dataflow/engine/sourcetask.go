@@ -128,7 +128,6 @@ func (t *sourceTask) receive() []command {
 // run reads until the end command or ctx.
 func (t *sourceTask) run(ctx context.Context) error {
 	defer t.stamper.release()
-	t.wmNow.Store(int64(t.wm))
 	for {
 		for _, c := range t.receive() {
 			if err := t.handle(ctx, c); err != nil {
