@@ -128,8 +128,14 @@ func (p *plant) env(step string, task, tasks int) *dataflow.Env {
 	return &dataflow.Env{
 		Pipeline: p.g.Name, Step: step, Task: task, Tasks: tasks, Dir: p.g.Dir, Now: p.o.Now,
 		Alloc: memory.DefaultAllocator, Log: p.log.With("step", step), Fates: &dataflow.Fates{},
-		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 4,
+		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8,
 	}
+}
+
+// share divides an eighth of the memory among n instances: one for writers, one
+// for sources, beside the quarter for queues and the half for state.
+func (p *plant) share(n int) int64 {
+	return max(p.o.Memory/8/int64(max(n, 1)), 4<<20)
 }
 
 // build makes every instance behind the source tasks; nothing runs yet.
@@ -207,6 +213,7 @@ func (p *plant) toQuarantine(step, port string) stage {
 
 func (p *plant) buildSink(ctx context.Context, s *Sink, muted bool) error {
 	env := p.env(s.Name, 0, 1)
+	env.Memory = p.share(len(p.g.Sinks))
 	w, err := s.NewWriter(ctx, env)
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", s.Name, err)

@@ -167,10 +167,11 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 		}
 	}
 	c.plant.track[s.Name] = newTracker(run.state.Watermark)
+	c.plant.track[s.Name].setReplaying(len(c.rec.Replays) > 0)
 	status := func(st sourceStatus) { c.post(st) }
 	newTask := func(i, n int) error {
 		env := c.plant.env(s.Name, i, n)
-		env.NewDecoder = s.NewDecoder
+		env.NewDecoder, env.Memory = s.NewDecoder, c.plant.share(len(c.j.g.Sources)*c.j.g.Parallelism)
 		src, err := s.New(ctx, env)
 		if err != nil {
 			return err
@@ -421,6 +422,7 @@ func (c *coordinator) assignNext() {
 	}
 	clear(c.done)
 	for name, s := range c.sources {
+		c.plant.track[name].setReplaying(replaying)
 		cmds := make([]command, len(s.tasks))
 		for i, sp := range s.splits {
 			a := assignment{SplitAt: dataflow.SplitAt{Split: sp, Until: s.ends[sp]}, state: *s.state.Splits[sp]}

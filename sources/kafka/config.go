@@ -39,7 +39,7 @@ type Config struct {
 	// FetchMax bounds one answer of one broker, in bytes as they travel
 	// (compressed), 64KiB to 64MiB. A larger one costs memory and gives larger
 	// batches. An eighth of the source's share of the memory is not exceeded.
-	// Default: 4MiB.
+	// Default: 2MiB.
 	FetchMax component.Bytes `yaml:"fetch_max"`
 	// ClientID is what brokers see in their logs and quotas. Default: frazil.
 	ClientID string `yaml:"client_id"`
@@ -81,7 +81,7 @@ const (
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{Start: startEarliest, Isolation: readCommitted, OnGap: gapFail, FetchMax: 4 << 20, ClientID: "frazil"}
+	return Config{Start: startEarliest, Isolation: readCommitted, OnGap: gapFail, FetchMax: 2 << 20, ClientID: "frazil"}
 }
 
 func init() {
