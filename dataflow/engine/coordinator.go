@@ -309,6 +309,11 @@ func (c *coordinator) written(e manifestWritten) error {
 		return err
 	}
 	if c.attached.used == e.epoch && c.attached.used != 0 {
+		for _, wm := range c.attached.raise {
+			if wm == dataflow.MaxTime {
+				return errAnew
+			}
+		}
 		c.attached = attachment{}
 		c.replay++
 		c.assignNext()

@@ -94,6 +94,11 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 	}
 }
 
+// errAnew ends an attempt behind the replay of a drain: every step stands at the
+// end of time then, and rows may follow, so the tasks are made anew from the
+// epoch just written.
+var errAnew = errors.New("a drain was replayed")
+
 // final says whether a restart cannot help.
 func final(err error) bool {
 	for _, e := range []error{dataflow.ErrPermanent, dataflow.ErrGap, dataflow.ErrFenced, checkpoint.ErrCannotResume, ErrChanged, ErrNotStopped} {

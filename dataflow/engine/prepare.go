@@ -220,19 +220,11 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 	}
 	for _, sp := range run.splits {
 		st := run.state.Splits[sp]
-		if st.Status == checkpoint.Ended {
-			// It may have more now. Until it says that it has ended, it is one of
-			// those that the watermark waits for: otherwise the split that is read
-			// first would close the windows of the others.
-			again := *st
-			again.Status = checkpoint.Live
-			st, run.state.Splits[sp] = &again, &again
-		}
 		k := splitClock{maxTime: st.MaxTime, floor: st.Floor}
 		if s.EventTime != nil {
 			k.bound = s.EventTime.OutOfOrderness
 		}
-		c.plant.track[s.Name].register(sp, k.own(), st.Status == checkpoint.Live)
+		c.plant.track[s.Name].register(sp, k.own(), st.Status != checkpoint.Idle)
 	}
 	return fresh, nil
 }

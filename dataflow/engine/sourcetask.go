@@ -227,6 +227,9 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 				t.env.Splits.SetSplitLocator(k.id, l)
 			}
 		}
+		if c.replaying {
+			k.status = checkpoint.Live // decisions of the clock are repeated, not made
+		}
 		k.atUntil, k.ended = false, false
 		k.replay = append(k.replay, a.replay...)
 		k.caught = time.Time{}
@@ -321,18 +324,23 @@ func (t *sourceTask) polled(ctx context.Context, p *dataflow.Polled) error {
 }
 
 // wake makes an idle or ended split live again: it goes on from the source's
-// watermark. That is a decision of the clock.
+// watermark, and so does one that was found later, from its first row on. Both
+// are decisions of the clock.
 func (t *sourceTask) wake(c *splitClock, b arrow.RecordBatch) {
 	c.caught = time.Time{}
-	if c.status == checkpoint.Live {
+	switch {
+	case c.status != checkpoint.Live:
+		c.status = checkpoint.Live
+		floor := t.tracker.join(c.split, c.own())
+		if floor <= c.own() {
+			return
+		}
+		c.floor = floor
+	case c.maxTime != dataflow.MinTime || c.floor == dataflow.MinTime || t.stamper.replaying:
 		return
 	}
-	c.status = checkpoint.Live
-	if floor := t.tracker.join(c.split, c.own()); floor > c.own() {
-		c.floor = floor
-		first := asPos(b, t.stamper.user)
-		t.decisions = append(t.decisions, dataflow.ClockDecision{Source: t.src.Name, Split: c.split, Pos: first, Floor: floor})
-	}
+	first := asPos(b, t.stamper.user)
+	t.decisions = append(t.decisions, dataflow.ClockDecision{Source: t.src.Name, Split: c.split, Pos: first, Floor: c.floor})
 }
 
 func (t *sourceTask) rowsOf(ctx context.Context, p *dataflow.Polled, c *splitClock) error {
@@ -399,7 +407,7 @@ func (t *sourceTask) advance(ctx context.Context) error {
 		if after > 0 && c.status == checkpoint.Live && !c.caught.IsZero() && t.env.Now().Sub(c.caught) >= after {
 			c.status = checkpoint.Idle
 		}
-		t.tracker.set(c.split, c.own(), c.status == checkpoint.Live)
+		t.tracker.set(c.split, c.own(), c.live())
 		done = done && (c.atUntil || c.ended)
 		top = max(top, c.maxTime)
 	}
@@ -458,7 +466,7 @@ func (t *sourceTask) raise(ctx context.Context, w dataflow.Time) error {
 			if c.status == checkpoint.Live && c.own() < w {
 				c.status = checkpoint.Idle
 			}
-			t.tracker.set(c.split, c.own(), c.status == checkpoint.Live)
+			t.tracker.set(c.split, c.own(), c.live())
 		}
 		t.plain = max(t.plain, w)
 		t.wmNow.Store(int64(t.plain))

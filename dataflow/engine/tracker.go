@@ -18,6 +18,9 @@ type tracker struct {
 	w        dataflow.Time
 	splits   map[dataflow.Split]trackedSplit
 	finished map[dataflow.Split]bool
+	// replaying: no split is idle. Which one was, and when, is what the recorded
+	// decisions say, and raise at the end.
+	replaying bool
 	// rise is called after w has risen, without the lock.
 	rise func()
 }
@@ -50,7 +53,7 @@ func (t *tracker) note(s dataflow.Split, own dataflow.Time, live bool) bool {
 	t.splits[s] = trackedSplit{own, live}
 	least, any := dataflow.MaxTime, false
 	for _, x := range t.splits {
-		if x.live {
+		if x.live || t.replaying {
 			any = true
 			least = min(least, x.own)
 		}
@@ -99,6 +102,13 @@ func (t *tracker) join(s dataflow.Split, own dataflow.Time) dataflow.Time {
 	return floor
 }
 
+// setReplaying begins or ends a stretch of a replay.
+func (t *tracker) setReplaying(on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.replaying = on
+}
+
 // raise lifts w, at the end of a replay.
 func (t *tracker) raise(w dataflow.Time) {
 	t.mu.Lock()
@@ -121,6 +131,15 @@ type splitClock struct {
 	atUntil, ended bool
 	// replay holds clock decisions still to be repeated, by position.
 	replay []dataflow.ClockDecision
+}
+
+// live says whether the source's watermark waits for the split. One that had
+// ended in an earlier run may have more now: until it says that it has ended, it
+// is waited for, since otherwise the split that is read first would close the
+// windows of the others. Its rows go on from the source's watermark, as those of
+// a split that wakes up.
+func (c *splitClock) live() bool {
+	return c.status == checkpoint.Live || c.status == checkpoint.Ended && !c.ended
 }
 
 // own is the split's watermark.

@@ -3,6 +3,7 @@ package flowtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -242,5 +243,12 @@ func (s *source) records(p *dataflow.Polled, at *reading, n int) error {
 // Close implements dataflow.Source.
 func (s *source) Close() error {
 	s.bad.Release()
+	w := s.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run.tasks = slices.DeleteFunc(w.run.tasks, func(t *source) bool { return t == s })
+	if w.run.busy == s {
+		w.run.busy = nil
+	}
 	return nil
 }

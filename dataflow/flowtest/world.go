@@ -367,5 +367,6 @@ func (w *world) lose() {
 		if t.place.next > w.resume.next {
 			w.resume = t.place
 		}
+		t.epoch = 0 // they are counted anew
 	}
 }
