@@ -102,7 +102,7 @@ var fieldDocs = map[string]string{
 	"frazil/sources/generate.FleetConfig.Stragglers":     "Share of records, 0 to 1, that arrive far later than the disorder allows. Default 0.002.",
 	"frazil/sources/kafka.Config.Brokers":                "Brokers to ask first, as host:port. The others are learned from them.",
 	"frazil/sources/kafka.Config.ClientID":               "ClientID is what brokers see in their logs and quotas. Default: frazil.",
-	"frazil/sources/kafka.Config.FetchMax":               "FetchMax bounds one answer of one broker, in bytes as they travel (compressed), 64KiB to 64MiB. A larger one costs memory and gives larger batches. An eighth of the source's share of the memory is not exceeded. Default: 4MiB.",
+	"frazil/sources/kafka.Config.FetchMax":               "FetchMax bounds one answer of one broker, in bytes as they travel (compressed), 64KiB to 64MiB. A larger one costs memory and gives larger batches. An eighth of the source's share of the memory is not exceeded. Default: 2MiB.",
 	"frazil/sources/kafka.Config.Group":                  "Group is the consumer group whose offsets mirror what is committed in the targets, for lag tools. It is never read. Default: the pipeline's name.",
 	"frazil/sources/kafka.Config.Isolation":              "Isolation is read_committed (default: no record of an open or aborted transaction is read) or read_uncommitted.",
 	"frazil/sources/kafka.Config.Metadata":               "Metadata adds columns behind the decoded ones. Each entry names the column to make. Default: none.",
