@@ -74,6 +74,9 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 			return res, err
 		}
 		j.o.Store.Reset()
+		if errors.Is(err, errAnew) {
+			continue
+		}
 		j.note(func(s *Status) { s.LastError = err.Error() })
 		if phase == connecting {
 			if !retry.wait(ctx, j.stop, err) {
