@@ -146,9 +146,30 @@ func (r *rig) putRecord(c *kgo.Client, rec *kgo.Record) {
 func (r *rig) tx(id, topic string, partition int32, end kgo.TransactionEndTry, values ...string) {
 	r.t.Helper()
 	c := r.openTx(id, topic, partition, values...)
+	before := r.end(topic, partition)
 	if err := c.EndTransaction(r.t.Context(), end); err != nil {
 		r.t.Fatal(err)
 	}
+	// The coordinator answers before it has written the marker.
+	for r.end(topic, partition) == before {
+		if err := r.t.Context().Err(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// end is the offset that the partition's next record will have.
+func (r *rig) end(topic string, partition int32) int64 {
+	r.t.Helper()
+	ends, err := r.admin.ListEndOffsets(r.t.Context(), topic)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	o, _ := ends.Lookup(topic, partition)
+	if o.Err != nil {
+		r.t.Fatal(o.Err)
+	}
+	return o.Offset
 }
 
 func (r *rig) openTx(id, topic string, partition int32, values ...string) *kgo.Client {
