@@ -37,14 +37,12 @@ func TestPartitionsAddedWhileRunningAreReadFromTheirStart(t *testing.T) {
 	b := newBroker(t, kafka(t))
 	topic := b.topic(1)
 	b.put(values(topic, 0, at(1, 1))...)
-	p := newPlace(t, "case", timed(b, topic, "5s", ", discover_every: 300ms", "k"))
+	p := newPlace(t, "case", timed(b, topic, "5s", ", discover_every: 1s", "k"))
 	p.write(p.file, strings.Replace(p.text(), "group:", "start: latest, group:", 1))
 	r := p.start(nil, "run", p.file)
 	// The start is latest: what is there is not read, what comes is.
 	r.until("the state", func() bool { return strings.Contains(r.stderr.String(), "running") })
-	n := 0
 	r.until("a row of the first partition", func() bool {
-		n++
 		b.put(values(topic, 0, at(2, 10))...)
 		return p.list()["t.raw"].Snapshot != ""
 	})
