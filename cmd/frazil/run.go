@@ -168,25 +168,37 @@ func onSignals(job *engine.Job, cancel context.CancelFunc, log *slog.Logger) (st
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for n := 0; ; n++ {
-			select {
-			case <-done:
-				return
-			case s := <-sig:
-				if n > 0 {
-					log.Warn("stopping at once", "signal", s.String())
-					cancel()
-					continue
-				}
-				log.Info("stopping: one last checkpoint; a second signal stops at once", "signal", s.String())
-				job.Stop()
-			}
-		}
+		obey(sig, done, time.Now, job.Stop, cancel, log)
 	}()
 	return func() {
 		signal.Stop(sig)
 		close(done)
 		<-ended
+	}
+}
+
+// sameSignal is how soon after the first signal another one is not a second wish:
+// timeout(1) and terminals signal a process and then its group, and so twice.
+const sameSignal = 500 * time.Millisecond
+
+// obey calls stop at the first signal and cancel at later ones, until done.
+func obey(sig <-chan os.Signal, done <-chan struct{}, now func() time.Time, stop func(), cancel context.CancelFunc, log *slog.Logger) {
+	var first time.Time
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-sig:
+			switch {
+			case first.IsZero():
+				first = now()
+				log.Info("stopping: one last checkpoint; a second signal stops at once", "signal", s.String())
+				stop()
+			case now().Sub(first) >= sameSignal:
+				log.Warn("stopping at once", "signal", s.String())
+				cancel()
+			}
+		}
 	}
 }
 
