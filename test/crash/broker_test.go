@@ -33,7 +33,7 @@ func (b *broker) client(opts ...kgo.Opt) *kgo.Client {
 	b.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(b.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
-		kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.RecordDeliveryTimeout(patience),
+		kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.RecordDeliveryTimeout(patience),
 	}, opts...)...)
 	if err != nil {
 		b.t.Fatal(err)
