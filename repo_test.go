@@ -67,7 +67,7 @@ var homes = map[string][]string{
 	"testing":                           {"dataflow/flowtest/..."},
 	"frazil/dataflow/flowtest/...":      {"dataflow/flowtest/..."},
 	"github.com/cockroachdb/pebble/...": {"state/..."},
-	"github.com/twmb/franz-go/...":      {"sources/kafka/...", "sinks/kafka/..."},
+	"github.com/twmb/franz-go/...":      {"sources/kafka/...", "sinks/kafka/...", "examples/kafka/..."},
 	"github.com/apache/iceberg-go/...":  {"sinks/iceberg/...", "sources/iceberg/..."},
 	"modernc.org/sqlite/...":            {"sinks/iceberg/..."},
 	"github.com/jackc/pgx/...":          {"sources/cdc/...", "sources/outbox/...", "sinks/postgres/..."},
