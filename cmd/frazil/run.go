@@ -123,6 +123,7 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	defer cancel()
 	stopSignals := onSignals(job, cancel, log)
 	defer stopSignals()
+	go releaseWhenIdle(ctx, job)
 	log.Info("running", "pipeline", p.Name, "file", p.File, "state", p.StateDir, "http", api.addr())
 	live.start(job)
 	res, err := job.Run(ctx)
@@ -142,6 +143,34 @@ func limitMemory(ceiling int64) {
 	debug.SetGCPercent(300)
 	debug.SetMemoryLimit(ceiling / 4 * 3)
 }
+
+// releaseWhenIdle gives memory back to the system when the start-up or a burst of
+// rows is over: the collector runs by what is allocated, so that an idle process
+// would keep its garbage for minutes.
+func releaseWhenIdle(ctx context.Context, job *engine.Job) {
+	tick := time.NewTicker(idleCheck)
+	defer tick.Stop()
+	var last int64
+	released := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		read := job.Status().Read
+		switch {
+		case read != last:
+			last, released = read, false
+		case !released:
+			debug.FreeOSMemory()
+			released = true
+		}
+	}
+}
+
+// idleCheck is how long nothing must have been read.
+const idleCheck = 2 * time.Second
 
 // summaryWriter is standard output, unless a console sink writes its rows there.
 func (c *cli) summaryWriter(p *pipelines.Pipeline) io.Writer {
