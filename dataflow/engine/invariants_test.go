@@ -1,0 +1,282 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
+	"frazil/state"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+)
+
+// ackSource notes what it is told to be safe.
+type ackSource struct {
+	*seqSource
+	ack func(dataflow.Epoch, map[dataflow.Split]dataflow.Position)
+}
+
+func (s *ackSource) Ack(_ context.Context, e dataflow.Epoch, upTo map[dataflow.Split]dataflow.Position) error {
+	s.ack(e, upTo)
+	return nil
+}
+
+// I3, I11: a source hears that rows are safe only once every target that has
+// rows of them holds them, however often commits fail before.
+func TestSourcesHearOfNothingThatIsNotCommitted(t *testing.T) {
+	a, b := &memTarget{}, &memTarget{}
+	var mu sync.Mutex
+	var acks []dataflow.Epoch
+	fails := 6
+	b.fail = func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if fails--; fails >= 0 {
+			return errInjected
+		}
+		return nil
+	}
+	src := seqStep(2, 3000, 1, nil)
+	inner := src.New
+	src.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+		s, err := inner(ctx, env)
+		return &ackSource{s.(*seqSource), func(e dataflow.Epoch, upTo map[dataflow.Split]dataflow.Position) {
+			mu.Lock()
+			acks = append(acks, e)
+			mu.Unlock()
+			for _, target := range []*memTarget{a, b} {
+				target.mu.Lock()
+				for split, pos := range upTo {
+					// Every row is a row of both targets, but for the bad ones.
+					if held := target.held.Positions.Get("src", split); held.Compare(pos) < 0 && rowsBetween(held, pos) {
+						t.Errorf("%s is acknowledged up to %s of split %s, a target holds %s", e, pos, split, held)
+					}
+				}
+				target.mu.Unlock()
+			}
+		}}, err
+	}
+	g := &Graph{Name: "p", Parallelism: 1, Sources: []*Source{src}, Sinks: []*Sink{a.sink("a", PortRef{"src", 0}), b.sink("b", PortRef{"src", 0})}}
+	if _, err := runJob(t, g, t.TempDir(), nil); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(acks) == 0 || fails >= 0 || !slices.IsSorted(acks) {
+		t.Fatalf("acknowledged %v, %d failures left", acks, fails)
+	}
+}
+
+// rowsBetween says whether a row that is not bad lies between two positions.
+func rowsBetween(from, to dataflow.Position) bool {
+	lo, _ := strconv.ParseInt(string(from), 10, 64)
+	hi, _ := strconv.ParseInt(string(to), 10, 64)
+	for i := lo; i < hi; i++ {
+		if i%97 != 96 {
+			return true
+		}
+	}
+	return false
+}
+
+// I6: a bounded source that has ended does not hold back the others; nothing
+// follows an end, and the run ends behind the last epoch.
+func TestAnEndedSourceDoesNotHoldBackTheOthers(t *testing.T) {
+	target := &memTarget{}
+	short, long := seqStep(1, 20, 1, nil), seqStep(1, 4000, 2, nil)
+	long.Name = "long"
+	long.Bounded = false
+	inner := long.New
+	long.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+		s, err := inner(ctx, env)
+		s.(*seqSource).open = true
+		return s, err
+	}
+	count := countStep(PortRef{"src", 0})
+	count.Inputs = append(count.Inputs, PortRef{"long", 0})
+	g := &Graph{Name: "p", Parallelism: 2, Sources: []*Source{short, long}, Operators: []*Operator{count}, Sinks: []*Sink{target.sink("out", PortRef{"count", 0})}}
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	var j *Job
+	j = NewJob(g, Options{Store: s, Every: 2 * time.Millisecond, Log: testLog(t), OnManifest: func(m *checkpoint.Manifest) {
+		// 4000 rows are 200 seconds; the short source ends after one.
+		if m.Ledger.Sent["count"] > 1000 {
+			j.Stop()
+		}
+	}})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	res, err := j.Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Manifest.Drained || len(target.rows) < 1000 {
+		t.Fatalf("%d rows, drained %v", len(target.rows), res.Manifest.Drained)
+	}
+}
+
+// orderOp notes what reaches it.
+type orderOp struct {
+	env  *dataflow.Env
+	note func(string)
+}
+
+func (o *orderOp) Close() error { return nil }
+func (o *orderOp) Process(ctx context.Context, _ int, b arrow.RecordBatch, out dataflow.Emitter) error {
+	stamps := b.Column(dataflow.Column(b.Schema(), dataflow.SysStamp)).(*array.Int64)
+	o.note(fmt.Sprintf("batch %d", stamps.Value(0)))
+	o.env.Fates.Passed.Add(b.NumRows())
+	b.Retain()
+	return out.Emit(ctx, 0, b)
+}
+func (o *orderOp) OnWatermark(_ context.Context, wm dataflow.Time, _ dataflow.Emitter) error {
+	o.note(fmt.Sprintf("watermark %d", wm))
+	return nil
+}
+
+// I5: after a restore the watermark comes before the first batch, and it never
+// goes back, neither within a run nor between runs.
+func TestARestoredWatermarkComesBeforeTheFirstBatch(t *testing.T) {
+	target := &memTarget{}
+	dir := t.TempDir()
+	restored := dataflow.MinTime
+	for run := range 3 {
+		var mu sync.Mutex
+		var seen []string
+		g := orderGraph(target, int64(run), func(s string) { mu.Lock(); seen = append(seen, s); mu.Unlock() })
+		runUntil(t, g, dir, 2+run)
+		mu.Lock()
+		if want := fmt.Sprintf("watermark %d", restored); run > 0 && (len(seen) == 0 || seen[0] != want) {
+			t.Fatalf("run %d begins with %q, want %q", run, seen[:min(len(seen), 1)], want)
+		}
+		last := restored
+		for _, s := range seen {
+			var n int64
+			if _, err := fmt.Sscanf(s, "watermark %d", &n); err != nil {
+				continue
+			}
+			if dataflow.Time(n) < last {
+				t.Fatalf("run %d: the watermark goes back from %s to %s", run, last, dataflow.Time(n))
+			}
+			last = dataflow.Time(n)
+		}
+		mu.Unlock()
+		if restored = storedWatermark(t, dir); restored == dataflow.MinTime {
+			t.Fatalf("run %d stored no watermark", run)
+		}
+	}
+}
+
+// storedWatermark is that of the last epoch: rows behind it, which a stopping
+// run still passes on, are no part of it.
+func storedWatermark(t *testing.T, dir string) dataflow.Time {
+	t.Helper()
+	s := openStore(t, dir)
+	defer s.Close()
+	raw, err := s.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := checkpoint.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Sources["src"].Watermark
+}
+
+func orderGraph(target *memTarget, seed int64, note func(string)) *Graph {
+	src := seqStep(1, 100_000, seed, nil)
+	op := &Operator{
+		Name: "order", Component: "order", Inputs: []PortRef{{"src", 0}},
+		New: func(_ context.Context, env *dataflow.Env) (dataflow.Operator, error) { return &orderOp{env, note}, nil },
+	}
+	op.Plan.Ports = []dataflow.Port{{Stream: src.Out()}}
+	return &Graph{Name: "p", Parallelism: 1, Sources: []*Source{src}, Operators: []*Operator{op}, Sinks: []*Sink{target.sink("out", PortRef{"order", 0})}}
+}
+
+// I4: numbers of epochs are never reused, also after failures and restarts.
+func TestEpochsCountUpOverFailuresAndRuns(t *testing.T) {
+	target := &memTarget{}
+	dir := t.TempDir()
+	rng := rand.New(rand.NewSource(1))
+	var last dataflow.Epoch
+	for run := range 3 {
+		polls := 0
+		fail := func() error {
+			if polls++; polls%40 == 39 {
+				return errInjected
+			}
+			return nil
+		}
+		g := countGraph(target, 1, 2000, rng.Int63(), 2, fail)
+		_, err := runJob(t, g, dir, func(o *Options) {
+			o.OnManifest = func(m *checkpoint.Manifest) {
+				if m.Epoch <= last {
+					t.Errorf("run %d: %s follows %s", run, m.Epoch, last)
+				}
+				last = m.Epoch
+			}
+		})
+		if err != nil && !errors.Is(err, errInjected) {
+			t.Fatal(err)
+		}
+	}
+	if last == 0 {
+		t.Fatal("no epoch")
+	}
+}
+
+// I1: what an epoch says of state, positions and staged rows are the events
+// before its barrier, no more and no less: the counts in the state and those
+// that left make up the positions, at every epoch.
+func TestAnEpochHoldsExactlyTheEventsBeforeItsBarrier(t *testing.T) {
+	target := &memTarget{}
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	g := countGraph(target, 3, 3000, 9, 3, nil)
+	epochs := 0
+	o := Options{Store: s, Every: time.Millisecond, Log: testLog(t), OnManifest: func(m *checkpoint.Manifest) {
+		epochs++
+		var read int64
+		for split, st := range m.Sources["src"].Splits {
+			next, _ := strconv.ParseInt(st.Position, 10, 64)
+			for i := range next {
+				if i%97 != 96 {
+					read++
+				}
+			}
+			_ = split
+		}
+		if c := m.Ledger.Steps["count"]; c.In != read || c.Absorbed+c.Late != read {
+			t.Errorf("%s: %d rows lie before the positions, the step counted %+v", m.Epoch, read, c)
+		}
+	}}
+	if _, err := NewJob(g, o).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if epochs == 0 {
+		t.Fatal("no epoch")
+	}
+	left := 0
+	kv, err := s.KV("count", state.Groups{Lo: 0, Hi: state.NumGroups})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group := range state.NumGroups {
+		if err := kv.Scan(group, nil, nil, func(_, _ []byte) error { left++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left != 0 {
+		t.Fatalf("%d counts are left in the state of a drained run", left)
+	}
+}
