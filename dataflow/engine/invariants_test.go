@@ -36,7 +36,7 @@ func TestSourcesHearOfNothingThatIsNotCommitted(t *testing.T) {
 	a, b := &memTarget{}, &memTarget{}
 	var mu sync.Mutex
 	var acks []dataflow.Epoch
-	fails := 6
+	fails := 3
 	b.fail = func() error {
 		mu.Lock()
 		defer mu.Unlock()
