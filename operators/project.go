@@ -145,7 +145,7 @@ func projectUnknown(name string, known []string) string {
 	if dataflow.IsSystem(name) {
 		return fmt.Sprintf("unknown column %q: names with %q are reserved for the system", name, dataflow.SysPrefix)
 	}
-	return fmt.Sprintf("unknown column %q%s", name, expr.Nearest(name, known))
+	return fmt.Sprintf("unknown column %q%s", name, component.DidYouMean(name, known))
 }
 
 // newName checks the name that a column gets.

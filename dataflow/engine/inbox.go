@@ -98,7 +98,7 @@ func (in *inbox) put(edge int, m message) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if m.kind == msgBatch {
-		rows, m.bytes = m.batch.NumRows(), batchBytes(m.batch)
+		rows, m.bytes = m.batch.NumRows(), dataflow.BatchBytes(m.batch)
 		for !in.stopped && e.rows > 0 && (e.bytes+m.bytes > in.maxBytes || e.rows+rows > in.maxRows) {
 			in.send.Wait()
 		}
@@ -180,29 +180,6 @@ func (in *inbox) size() (bytes, rows int64) {
 		rows += e.rows
 	}
 	return bytes, rows
-}
-
-// batchBytes estimates the memory that b keeps alive. Buffers shared by several
-// columns or batches count each time: the bound errs to the safe side.
-func batchBytes(b arrow.RecordBatch) int64 {
-	var n int64
-	for _, c := range b.Columns() {
-		n += dataBytes(c.Data())
-	}
-	return n
-}
-
-func dataBytes(d arrow.ArrayData) int64 {
-	var n int64
-	for _, b := range d.Buffers() {
-		if b != nil {
-			n += int64(b.Cap())
-		}
-	}
-	for _, c := range d.Children() {
-		n += dataBytes(c)
-	}
-	return n
 }
 
 // merger tracks the edges of one task: the least watermark over the edges that

@@ -3,6 +3,8 @@ package expr
 import (
 	"sort"
 
+	"frazil/dataflow/component"
+
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
@@ -93,7 +95,7 @@ func ParseAggregate(text string, schema *arrow.Schema) (*Aggregate, error) {
 	case result == nil && aggregateNames[a.text]:
 		return nil, errAt(a.pos, "aggregate %q is not supported yet; known: avg, count, max, min, sum", a.text)
 	case result == nil:
-		return nil, errAt(a.pos, "unknown aggregate %q%s; known: avg, count, max, min, sum", a.text, Nearest(a.text, aggregateList()))
+		return nil, errAt(a.pos, "unknown aggregate %q%s; known: avg, count, max, min, sum", a.text, component.DidYouMean(a.text, aggregateList()))
 	case a.distinct:
 		return nil, errAt(a.pos, "%s(distinct ...) is not supported yet", a.text)
 	}

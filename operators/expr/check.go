@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"frazil/dataflow"
+	"frazil/dataflow/component"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -196,7 +197,7 @@ func (b *binder) column(a *ast) (*node, error) {
 	if dataflow.IsSystem(a.text) {
 		return nil, errAt(a.pos, "unknown column %q: names with %q are reserved for the system", a.text, dataflow.SysPrefix)
 	}
-	hint := Nearest(a.text, names)
+	hint := component.DidYouMean(a.text, names)
 	if hint == "" && len(names) > 0 && len(names) <= 20 {
 		hint = "; known: " + strings.Join(names, ", ")
 	}

@@ -3,6 +3,8 @@ package expr
 import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"frazil/dataflow/component"
 )
 
 // field binds s.name, a field of a struct.
@@ -21,7 +23,7 @@ func (b *binder) field(a *ast) (*node, error) {
 		for _, f := range st.Fields() {
 			names = append(names, f.Name)
 		}
-		return nil, errAt(a.pos, "%q has no field %q%s", b.text(a.args[0]), a.text, Nearest(a.text, names))
+		return nil, errAt(a.pos, "%q has no field %q%s", b.text(a.args[0]), a.text, component.DidYouMean(a.text, names))
 	}
 	t, ok := typeOf(st.Field(ix).Type)
 	if !ok {

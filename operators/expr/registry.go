@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sort"
 	"strings"
+
+	"frazil/dataflow/component"
 )
 
 // function is one overload of a function or operator.
@@ -286,7 +288,7 @@ func noFunction(pos int, name string, args []*node, err error) error {
 		if word == "operator" {
 			return errAt(pos, "operator %s is not supported", op)
 		}
-		return errAt(pos, "unknown function %q%s", name, Nearest(name, functionNames()))
+		return errAt(pos, "unknown function %q%s", name, component.DidYouMean(name, functionNames()))
 	}
 	known := overloads(name, op, word, args)
 	if known == "" {

@@ -2,9 +2,9 @@ package expr
 
 import (
 	"fmt"
-	"strings"
 
 	"frazil/dataflow"
+	"frazil/dataflow/component"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -247,7 +247,7 @@ func (p *parser) typeName() (typ, error) {
 		if hint := unsupportedTypes[name]; hint != "" {
 			return typ{}, errAt(t.pos, "there is no type %s here: %s", name, hint)
 		}
-		return typ{}, errAt(t.pos, "unknown type %q%s", name, Nearest(name, typeWordList()))
+		return typ{}, errAt(t.pos, "unknown type %q%s", name, component.DidYouMean(name, typeWordList()))
 	}
 	if err := p.typeModifier(t.pos, name, &out); err != nil {
 		return typ{}, err
@@ -319,46 +319,4 @@ func typeWordList() []string {
 		out = append(out, n)
 	}
 	return out
-}
-
-// Nearest returns `; did you mean "x"?` for the name most like it, or "".
-func Nearest(name string, names []string) string {
-	best, dist := "", 1+len(name)/2
-	for _, n := range names {
-		d := distance(strings.ToLower(name), strings.ToLower(n))
-		if d < dist || d == dist && best != "" && n < best {
-			best, dist = n, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// distance counts the edits between two short names, a swap of neighbours as
-// one.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	var rows [3][66]int
-	for j := range len(b) + 1 {
-		rows[1][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur, prev, old := &rows[(i+1)%3], &rows[i%3], &rows[(i+2)%3]
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], old[j-2]+1)
-			}
-		}
-	}
-	return rows[(len(a)+1)%3][len(b)]
 }

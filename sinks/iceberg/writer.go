@@ -288,7 +288,7 @@ func (w *Writer) partitionOf(key []byte, rec arrow.RecordBatch, row int) *partit
 
 // buffer adds rec, which it takes over, to p's rows.
 func (w *Writer) buffer(ctx context.Context, p *partition, rec arrow.RecordBatch) error {
-	n := recordBytes(rec) + batchOverhead*rec.NumCols()
+	n := dataflow.BatchBytes(rec) + batchOverhead*rec.NumCols()
 	n = min(n, w.budget)
 	if !w.quota.TryAcquire(n) {
 		w.spill(n)

@@ -1,10 +1,11 @@
-package iceberg
+package dataflow
 
 import "github.com/apache/arrow-go/v18/arrow"
 
-// recordBytes is the memory that b keeps alive: whole buffers, also where b is
-// a slice.
-func recordBytes(b arrow.RecordBatch) int64 {
+// BatchBytes estimates the memory that b keeps alive: whole buffers, also where
+// b is a slice. Buffers shared by several columns or batches count each time, so
+// that a bound on it errs to the safe side.
+func BatchBytes(b arrow.RecordBatch) int64 {
 	var n int64
 	for _, c := range b.Columns() {
 		n += dataBytes(c.Data())
