@@ -59,7 +59,7 @@ for _ in $(seq 240); do
   kill -0 "$(cat pid)" 2>/dev/null || break
   sleep 0.5
 done
-echo "Kafka did not start within 2 minutes; the end of $PWD/log:" >&2
+echo "Kafka did not start (within 2 minutes); the end of $PWD/log:" >&2
 tail -20 log >&2
 kill "$(cat pid)" 2>/dev/null || true
 exit 1
