@@ -177,7 +177,7 @@ func (s *Source) take(l *lane, line []byte, length int64) bool {
 		s.bad.AddRaw(bad, l.split, s.Locate(l.split, l.row), line)
 		return false
 	}
-	s.pos.Append(l.row)
+	s.rows = append(s.rows, l.row)
 	if s.paths != nil {
 		s.paths.Append(l.name)
 	}
@@ -218,6 +218,8 @@ func (s *Source) batch() arrow.RecordBatch {
 	if s.lines != nil {
 		cols = append(cols, s.lines.NewArray())
 	}
+	s.pos.AppendValues(s.rows, nil)
+	s.rows = s.rows[:0]
 	cols = append(cols, s.pos.NewArray())
 	b := array.NewRecordBatch(s.schema, cols, rows)
 	for _, c := range cols {

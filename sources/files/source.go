@@ -44,6 +44,7 @@ type Source struct {
 	listedAt time.Time
 	skipped  map[string]int64
 
+	rows  []int64 // the place of each row since the last batch
 	pos   *array.Int64Builder
 	paths *array.StringBuilder // nil without the column
 	lines *array.Int64Builder  // nil without the column
