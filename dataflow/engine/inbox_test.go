@@ -98,27 +98,34 @@ func TestAnEmptyEdgeTakesAnyBatch(t *testing.T) {
 
 // I2: an edge that has brought its barrier is not read until all have.
 func TestAnAlignedEdgeIsNotReadUntilAllAre(t *testing.T) {
+	alloc := memory.NewCheckedAllocator(memory.DefaultAllocator)
+	defer alloc.AssertSize(t, 0)
 	in := newInbox(1<<20, 1<<20)
 	a, b := in.addEdge(), in.addEdge()
 	m := newMerger(2)
-	for _, edge := range []int{a, b} {
-		mustPut(t, in, edge, message{kind: msgBarrier, bar: barrier{epoch: 1}})
-		mustPut(t, in, edge, message{kind: msgWatermark, wm: dataflow.Time(edge + 1)})
+	mustPut(t, in, a, message{kind: msgBarrier, bar: barrier{epoch: 1}})
+	mustPut(t, in, a, message{kind: msgWatermark, wm: 9})
+	mustPut(t, in, b, batchOf(alloc, 1))
+	mustPut(t, in, b, message{kind: msgBarrier, bar: barrier{epoch: 1}})
+	mustPut(t, in, b, message{kind: msgWatermark, wm: 9})
+	if edge, msg := mustTake(t, in); edge != a || msg.kind != msgBarrier {
+		t.Fatalf("edge %d: %+v", edge, msg)
 	}
-	edge, msg := mustTake(t, in)
-	if msg.kind != msgBarrier {
-		t.Fatalf("got %+v", msg)
-	}
-	in.block(edge)
-	if m.barrier(edge) {
+	in.block(a)
+	if m.barrier(a) {
 		t.Fatal("aligned with one barrier of two")
 	}
-	other, msg := mustTake(t, in)
-	if other == edge || msg.kind != msgBarrier {
-		t.Fatalf("edge %d is read past its barrier: %+v (I2)", other, msg)
+	for _, want := range []messageKind{msgBatch, msgBarrier} {
+		edge, msg := mustTake(t, in)
+		if edge != b || msg.kind != want {
+			t.Fatalf("edge %d is read past its barrier: %+v (I2)", edge, msg)
+		}
+		if msg.batch != nil {
+			msg.batch.Release()
+		}
 	}
-	in.block(other)
-	if !m.barrier(other) {
+	in.block(b)
+	if !m.barrier(b) {
 		t.Fatal("not aligned with both barriers")
 	}
 	in.unblock()
@@ -127,7 +134,7 @@ func TestAnAlignedEdgeIsNotReadUntilAllAre(t *testing.T) {
 			t.Fatalf("got %+v", msg)
 		}
 	}
-	if m.barrier(edge) {
+	if m.barrier(a) {
 		t.Fatal("the next barrier starts anew")
 	}
 }

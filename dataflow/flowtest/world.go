@@ -37,7 +37,7 @@ const (
 	moveDrained                 // the last epoch of a drain
 )
 
-// moves takes steps apart.
+// moves takes steps apart; lanes end in their order in the script.
 func moves(steps []step, lanes []lane) []move {
 	var out []move
 	for i, s := range steps {
