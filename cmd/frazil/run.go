@@ -28,7 +28,6 @@ func init() {
 
 // runFlags are the options of run.
 type runFlags struct {
-	until     string
 	idle      time.Duration
 	end       bool
 	maxRetry  time.Duration

@@ -130,9 +130,6 @@ func newColumn(f dataflow.FieldSpec, lo, hi dataflow.Time, alloc memory.Allocato
 	return c, nil
 }
 
-// varlen says whether values have offsets and a heap.
-func (c *column) varlen() bool { return c.kind == kString || c.kind == kBinary || c.kind == kJSON }
-
 // rowBytes is the fixed part of a row, roughly.
 func (c *column) rowBytes() int {
 	switch c.kind {

@@ -58,7 +58,6 @@ type inEdge struct {
 	bytes   int64
 	rows    int64
 	blocked bool
-	done    bool
 }
 
 func newInbox(maxBytes, maxRows int64) *inbox {

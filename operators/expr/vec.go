@@ -113,9 +113,6 @@ func (v *vec) text(i int) string {
 
 func (v *vec) bytes(i int) []byte { return v.raw[v.off[i]:v.off[i+1]] }
 
-// setAllValid marks every row valid.
-func (v *vec) setAllValid() { v.nulls = false }
-
 // needValid makes valid writable for n rows, all valid if there were no nulls.
 func (v *vec) needValid(n int) bitset {
 	if !v.nulls {
