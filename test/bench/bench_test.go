@@ -17,8 +17,8 @@ var cases = []struct {
 	// rows that take at least 30 seconds on the machine of docs/benchmarks.md.
 	rows int64
 }{
-	{"FilterProject", filterAndProject, "result", wantFiltered, false, 40_000_000},
-	{"TumblingCount", countPerAuction, "result", wantCounts, false, 40_000_000},
+	{"FilterProject", filterAndProject, "result", wantFiltered, false, 60_000_000},
+	{"TumblingCount", countPerAuction, "result", wantCounts, false, 60_000_000},
 	{"Dedup", firstOfKey, "result", wantFirsts, false, 20_000_000},
 	{"Append", "", "bids", wantAll, true, 20_000_000},
 	{"TumblingCount", countPerAuction, "result", wantCounts, true, 20_000_000},

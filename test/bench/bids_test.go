@@ -81,9 +81,12 @@ func (b bid) appendJSON(dst []byte) []byte {
 
 const bidSchema = `{auction: int64, bidder: int64, price: int64, channel: string, url: string, dateTime: timestamptz(ms), extra: string}`
 
-// cacheDir keeps input between runs.
+// cacheDir keeps the input of benchmarks between runs.
 func cacheDir(tb testing.TB) string {
 	tb.Helper()
+	if _, bench := tb.(*testing.B); !bench {
+		return tb.TempDir()
+	}
 	dir := os.Getenv("FRAZIL_BENCH_DIR")
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "frazil-bench")

@@ -5,7 +5,10 @@
 //	go test ./test/bench                              # the outputs, row by row, on small input
 //	go test ./test/bench -run xxx -bench Files        # files -> filter, window, dedup -> drop
 //	go test ./test/bench -run xxx -bench Kafka        # Kafka -> Iceberg
-//	go test ./test/bench -run xxx -bench Latency
+//	go test ./test/bench -run xxx -bench 'Latency|Idle'
+//
+// With -benchtime 3x a benchmark runs three times and reports the run that took
+// the least processor time. docs/benchmarks.md has figures.
 //
 // FRAZIL_TEST_KAFKA names a broker (HOST:PORT); one is started if it is not set.
 // FRAZIL_BENCH_DIR is where input is kept between runs (default: a folder of the
