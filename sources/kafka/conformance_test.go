@@ -19,7 +19,10 @@ func TestConformance(t *testing.T) {
 	r.put(r.client, "t", 2, "f", "g")
 	r.tx("z", "t", 2, kgo.TryAbort, "no", "no")
 	flowtest.SourceSuite(t, flowtest.SourceUnderTest{
-		New:     func(t *testing.T) dataflow.Source { q := *r; q.t = t; return q.source(q.config("t")) },
+		New: func(t *testing.T) dataflow.Source {
+			q := &rig{t: t, cluster: r.cluster, brokers: r.brokers, client: r.client, admin: r.admin}
+			return q.source(q.config("t"))
+		},
 		Records: map[dataflow.Split]int{"t/0": 7, "t/1": 0, "t/2": 2},
 		Cuts:    5,
 	})
