@@ -210,6 +210,13 @@ type Decoder interface {
 	Flush() []arrow.Array
 }
 
+// ExtraCounter is an optional ability of a Decoder: it counts the fields outside
+// its schema that it ignored, by name, since it was made. The engine asks from
+// the goroutine that decodes.
+type ExtraCounter interface {
+	Extra() map[string]int64
+}
+
 // Bad is why a record is no row.
 type Bad struct {
 	// Reason is a stable code: [a-z_]+.

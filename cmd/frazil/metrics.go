@@ -19,6 +19,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descRead        = desc("source_rows_total", "Records read by a source, since this process started.", "step")
 	descWatermark   = desc("source_watermark_seconds", "Watermark of a source, as Unix time.", "step")
+	descSkipped     = desc("source_skipped_total", "Records that are no rows by rule (a tombstone), by reason, since the pipeline first started.", "step", "reason")
+	descExtra       = desc("source_extra_fields_total", "Fields outside the decode schema, by name, since the pipeline first started.", "step", "field")
 	descFate        = desc("step_rows_total", "Rows by fate at the last epoch, since the pipeline first started.", "step", "fate")
 	descHeld        = desc("step_held_rows", "Rows that wait inside a step.", "step")
 	descEpoch       = desc("epoch", "The last durable epoch.")
@@ -49,6 +51,16 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		send(descRead, counter, float64(src.Read), step)
 		if src.Watermark != dataflow.MinTime && src.Watermark != dataflow.MaxTime {
 			send(descWatermark, gauge, float64(src.Watermark)/1e6, step)
+		}
+	}
+	if m := c.job.Manifest(); m != nil {
+		for step, src := range m.Sources {
+			for why, n := range src.Skipped {
+				send(descSkipped, counter, float64(n), step, why)
+			}
+			for field, n := range src.Extra {
+				send(descExtra, counter, float64(n), step, field)
+			}
 		}
 	}
 	for step, k := range s.Ledger.Steps {

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sort"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -64,6 +68,32 @@ func writeLedger(w io.Writer, g *engine.Graph, m *checkpoint.Manifest) {
 		fmt.Fprintln(tw, "\t")
 	}
 	tw.Flush()
+	for _, s := range g.Sources {
+		src := m.Sources[s.Name]
+		if src == nil {
+			continue
+		}
+		writeCounts(w, s.Name+": records that are no rows", src.Skipped)
+		writeCounts(w, s.Name+": fields outside the schema, ignored", src.Extra)
+	}
+}
+
+// writeCounts prints the most frequent names, if there are any.
+func writeCounts(w io.Writer, what string, counts map[string]int64) {
+	if len(counts) == 0 {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, n := range names[:min(len(names), 10)] {
+		parts = append(parts, n+" "+thousands(counts[n]))
+	}
+	if len(names) > 10 {
+		parts = append(parts, fmt.Sprintf("and %d more names", len(names)-10))
+	}
+	fmt.Fprintf(w, "%s: %s\n", what, strings.Join(parts, ", "))
 }
 
 func stepOrder(g *engine.Graph) []string {

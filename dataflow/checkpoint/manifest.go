@@ -37,7 +37,10 @@ type SourceState struct {
 	Watermark dataflow.Time                  `json:"watermark"`
 	Splits    map[dataflow.Split]*SplitState `json:"splits"`
 	Start     map[dataflow.Split]string      `json:"start,omitempty"`
-	Skipped   map[string]int64               `json:"skipped,omitempty"`
+	// Skipped counts records that are no rows by rule, by reason; Extra fields
+	// outside the decode schema, by name. Since the first start.
+	Extra   map[string]int64 `json:"extra_fields,omitempty"`
+	Skipped map[string]int64 `json:"skipped,omitempty"`
 }
 
 // SplitStatus says how a split takes part in its source's watermark.

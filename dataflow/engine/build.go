@@ -29,6 +29,7 @@ type plant struct {
 	track   map[string]*tracker
 	readers map[PortRef][]readerRef
 	reports func(report)
+	bads    *badLog
 	closers []func() error
 	// paused: state or held rows are at the ceiling; the sources wait, but for
 	// those that hold the watermark back when only rows are held.
@@ -219,7 +220,8 @@ func (p *plant) buildSink(ctx context.Context, s *Sink, muted bool) error {
 		return fmt.Errorf("sink %s: %w", s.Name, err)
 	}
 	p.closers = append(p.closers, w.Close)
-	bad := &outPort{name: portName(s.Name, dataflow.PortBad), readers: []stage{p.toQuarantine(s.Name, dataflow.PortBad)}}
+	bad := p.outPort(s.Name, dataflow.PortBad)
+	bad.readers = []stage{p.toQuarantine(s.Name, dataflow.PortBad)}
 	p.sinks[s.Name] = &sinkTask{
 		name: s.Name, step: s.Name, in: p.newInbox(), writer: w, fates: env.Fates, bad: bad, muted: muted, report: p.reports,
 		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}, ports: []*outPort{bad}},
@@ -290,11 +292,19 @@ func (p *plant) exchangeTo(op *Operator, port int) (stage, error) {
 	return newExchange(op.Name, op.Plan.Exchange, op.Plan.RouteBy, tasks, memory.DefaultAllocator)
 }
 
+func (p *plant) outPort(step, port string) *outPort {
+	o := &outPort{name: portName(step, port), step: step}
+	if port == dataflow.PortBad {
+		o.bad = p.bads
+	}
+	return o
+}
+
 // outs connects the ports of one instance, from first on, with their readers.
 func (p *plant) outs(ctx context.Context, chain *taskChain, step string, ports []dataflow.Port, first int) (outPorts, error) {
 	out := make(outPorts, len(ports))
 	for i, port := range ports {
-		o := &outPort{name: portName(step, port.Name)}
+		o := p.outPort(step, port.Name)
 		out[i] = o
 		if i < first {
 			continue

@@ -41,6 +41,9 @@ type outPort struct {
 	readers []stage
 	sent    atomic.Int64
 	name    string // "step" or "step.port"; "" for an exchange
+	// bad logs what leaves by a port "bad" of step; nil for other ports.
+	bad  *badLog
+	step string
 }
 
 // emit hands b to every reader and gives up the reference it took over.
@@ -50,6 +53,9 @@ func (p *outPort) emit(ctx context.Context, b arrow.RecordBatch) error {
 		return nil
 	}
 	p.sent.Add(b.NumRows())
+	if p.bad != nil {
+		p.bad.note(p.step, b)
+	}
 	for _, r := range p.readers {
 		if err := r.process(ctx, b); err != nil {
 			return err

@@ -30,6 +30,7 @@ type Job struct {
 		plant    *plant
 	}
 	restarts atomic.Int64
+	bads     *badLog
 }
 
 // Result is how a run ended.
@@ -44,6 +45,7 @@ type Result struct {
 func NewJob(g *Graph, o Options) *Job {
 	j := &Job{g: g, o: o.withDefaults(), stop: make(chan struct{}), ask: make(chan struct{}, 1)}
 	j.mu.status.Targets = map[string]TargetStatus{}
+	j.bads = newBadLog(j.o.Log, j.o.Now)
 	return j
 }
 

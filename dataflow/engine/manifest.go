@@ -128,12 +128,8 @@ func (c *coordinator) mergeSources() ([]dataflow.ClockDecision, map[string]dataf
 		}
 		st := c.sources[s.step].state
 		maps.Copy(st.Splits, s.splits)
-		for why, n := range s.skipped {
-			if st.Skipped == nil {
-				st.Skipped = map[string]int64{}
-			}
-			st.Skipped[why] += n
-		}
+		st.Skipped = addCounts(st.Skipped, s.skipped)
+		st.Extra = addCounts(st.Extra, s.extra)
 		clock = append(clock, s.clock...)
 		if w, ok := least[s.step]; !ok || s.watermark < w {
 			least[s.step] = s.watermark
@@ -149,6 +145,17 @@ func (c *coordinator) mergeSources() ([]dataflow.ClockDecision, map[string]dataf
 	return clock, sent
 }
 
+// addCounts adds more to sum, making it if there is something to add.
+func addCounts(sum, more map[string]int64) map[string]int64 {
+	for k, n := range more {
+		if sum == nil {
+			sum = map[string]int64{}
+		}
+		sum[k] += n
+	}
+	return sum
+}
+
 func (c *coordinator) deltas() []*state.Delta {
 	var out []*state.Delta
 	for _, r := range c.reports {
@@ -161,7 +168,7 @@ func cloneSource(s *checkpoint.SourceState) *checkpoint.SourceState {
 	out := *s
 	out.Splits = maps.Clone(s.Splits)
 	out.Start = maps.Clone(s.Start)
-	out.Skipped = maps.Clone(s.Skipped)
+	out.Skipped, out.Extra = maps.Clone(s.Skipped), maps.Clone(s.Extra)
 	return &out
 }
 

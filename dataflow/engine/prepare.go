@@ -40,7 +40,7 @@ func (c *coordinator) prepare(ctx context.Context) error {
 	c.plant = &plant{
 		g: c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
 		keyed: map[string][]*keyedTask{}, sinks: map[string]*sinkTask{}, closed: map[string]*dataflow.ClosedUpTo{},
-		track: map[string]*tracker{}, reports: func(r report) { c.post(r) },
+		track: map[string]*tracker{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
 	}
 	if err := c.recover(ctx); err != nil {
 		return err
@@ -171,12 +171,15 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 	status := func(st sourceStatus) { c.post(st) }
 	newTask := func(i, n int) error {
 		env := c.plant.env(s.Name, i, n)
-		env.NewDecoder, env.Memory = s.NewDecoder, c.plant.share(len(c.j.g.Sources)*c.j.g.Parallelism)
+		extra := &extraFields{}
+		env.NewDecoder, env.Memory = extra.watch(s.NewDecoder), c.plant.share(len(c.j.g.Sources)*c.j.g.Parallelism)
 		src, err := s.New(ctx, env)
 		if err != nil {
 			return err
 		}
-		run.tasks = append(run.tasks, c.plant.addSourceTask(s, i, n, src, env, status))
+		t := c.plant.addSourceTask(s, i, n, src, env, status)
+		t.extra = extra
+		run.tasks = append(run.tasks, t)
 		if l, ok := src.(dataflow.Locator); ok && i == 0 {
 			c.plant.splits.SetLocator(s.Name, l)
 		}

@@ -24,7 +24,9 @@ type sourceReport struct {
 	watermark, sent dataflow.Time
 	splits          map[dataflow.Split]*checkpoint.SplitState
 	clock           []dataflow.ClockDecision
-	skipped         map[string]int64
+	// skipped records by reason and fields outside the schema by name, since the
+	// last barrier.
+	skipped, extra map[string]int64
 }
 
 type sinkReport struct {

@@ -51,6 +51,7 @@ type sourceTask struct {
 	lastDone bool
 	stretch  int // of the last assignment to all tasks; 0: none yet
 	skipped  map[string]int64
+	extra    *extraFields
 	// rows counts what was read; moves counts positions that moved without rows.
 	rows, moves   atomic.Int64
 	wmNow, maxNow atomic.Int64
@@ -447,7 +448,7 @@ func (t *sourceTask) barrier(ctx context.Context, c command) error {
 		return err
 	}
 	r := t.chain.report(c.barrier.epoch)
-	r.source = &sourceReport{step: t.src.Name, watermark: t.plain, sent: t.wm, splits: map[dataflow.Split]*checkpoint.SplitState{}, skipped: t.skipped}
+	r.source = &sourceReport{step: t.src.Name, watermark: t.plain, sent: t.wm, splits: map[dataflow.Split]*checkpoint.SplitState{}, skipped: t.skipped, extra: t.extra.since()}
 	for s, k := range t.splits {
 		r.source.splits[s] = &checkpoint.SplitState{Position: string(k.pos), MaxTime: k.maxTime, Floor: k.floor, Status: k.status}
 	}
