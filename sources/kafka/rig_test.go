@@ -121,6 +121,18 @@ func (r *rig) create(topic string, partitions int32, configs map[string]*string)
 	if err != nil || resp.Err != nil {
 		r.t.Fatal(err, resp.Err)
 	}
+	// A broker answers before it knows the topic itself.
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		ends, err := r.admin.ListEndOffsets(ctx, topic)
+		if ctx.Err() != nil {
+			r.t.Fatalf("topic %s does not appear: %v, %v", topic, err, ends.Error())
+		}
+		if err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions) {
+			return
+		}
+	}
 }
 
 // put writes values to one partition, a batch each; "" is a null value.
