@@ -136,6 +136,11 @@ var foreign = map[string]string{
 func UnknownKey(key string, known []string, elsewhere map[string]string) string {
 	msg := fmt.Sprintf("unknown key %q", key)
 	if at, ok := elsewhere[key]; ok {
+		for _, k := range known {
+			if editDistance(key, k) == 1 && len(k) > 3 {
+				return fmt.Sprintf("%s; did you mean %q, or should it stand in %s? known: %s", msg, k, at, Names(known))
+			}
+		}
 		return fmt.Sprintf("%s here: it belongs to %s; known here: %s", msg, at, Names(known))
 	}
 	hint, ok := foreign[key]
