@@ -57,6 +57,15 @@ func (p Positions) Splits(step string) []Split {
 	return out
 }
 
+// String is the JSON of p, for messages.
+func (p Positions) String() string {
+	b, err := p.MarshalJSON()
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
 // MarshalJSON writes {step: {split: position}} with positions as text.
 func (p Positions) MarshalJSON() ([]byte, error) {
 	m := make(map[string]map[Split]string, len(p))

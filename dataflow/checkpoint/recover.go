@@ -132,7 +132,7 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 		return t, true, nil
 	}
 	from, _ := s.Known.From()
-	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another pipeline of this name writes it", text(held), text(from)))
+	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another pipeline of this name writes it", held, from))
 }
 
 // stands says whether a target is exactly at a place.
@@ -153,14 +153,6 @@ func beyond(f dataflow.Committed, at dataflow.Positions, wms map[string]dataflow
 
 func stop(s SinkFacts, why string) error {
 	return dataflow.Permanent(fmt.Errorf("%w: sink %s, target %s: %s", ErrCannotResume, s.Name, s.Target, why))
-}
-
-func text(p dataflow.Positions) string {
-	b, err := p.MarshalJSON()
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
 }
 
 // planReplay orders the targets that are ahead and fills r.

@@ -128,7 +128,7 @@ func (c *coordinator) recover(ctx context.Context) error {
 	}
 	c.rec, c.targets = rec, rec.Targets
 	for _, r := range rec.Replays {
-		c.j.o.Log.Warn("a target is ahead of the state: replaying up to it with its sinks muted", "sinks", r.Unmute, "until", fmt.Sprint(text(r.Until)))
+		c.j.o.Log.Warn("a target is ahead of the state: replaying up to it with its sinks muted", "sinks", r.Unmute, "until", r.Until.String())
 	}
 	return nil
 }
@@ -144,14 +144,6 @@ func (c *coordinator) checkRemoved() error {
 		}
 	}
 	return nil
-}
-
-func text(p dataflow.Positions) string {
-	b, err := p.MarshalJSON()
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
 }
 
 // openSource makes the tasks of a source and settles where its splits start. It

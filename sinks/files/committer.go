@@ -187,7 +187,7 @@ func (c *committer) Commit(ctx context.Context, commit dataflow.Commit) error {
 			return nil
 		case dataflow.Fenced:
 			return fmt.Errorf("commit %s to %s: it holds %s, expected %s: %w",
-				commit.Epoch, c.to.path, text(held.Positions), text(commit.From), dataflow.ErrFenced)
+				commit.Epoch, c.to.path, held.Positions, commit.From, dataflow.ErrFenced)
 		}
 		r, err := c.record(commit, held)
 		if err != nil {
@@ -246,11 +246,6 @@ func (c *committer) record(commit dataflow.Commit, held dataflow.Committed) (*re
 		}
 	}
 	return r, nil
-}
-
-func text(p dataflow.Positions) string {
-	b, _ := json.Marshal(p)
-	return string(b)
 }
 
 // location is the folder's place for people.

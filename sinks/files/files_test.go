@@ -327,8 +327,8 @@ func TestPositionsOfSplitsThatACommitLeavesOutStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text(got.Positions) != `{"in":{"0":"00004","1":"00009"}}` {
-		t.Errorf("got %s", text(got.Positions))
+	if got.Positions.String() != `{"in":{"0":"00004","1":"00009"}}` {
+		t.Errorf("got %s", got.Positions.String())
 	}
 }
 

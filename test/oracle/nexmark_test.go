@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/big"
 	"testing"
+
+	"frazil/dataflow/flowtest/rig"
 )
 
 // bids is the source step over Nexmark's bids.
@@ -29,7 +31,7 @@ func each(t *testing.T, orders []string, f func(t *testing.T, in string, tasks i
 	for _, order := range orders {
 		for _, tasks := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/tasks=%d", order, tasks), func(t *testing.T) {
-				f(t, shared(t, "data", "nexmark", "in", order, "bid.ndjson.gz"), tasks)
+				f(t, rig.Shared(t, "data", "nexmark", "in", order, "bid.ndjson.gz"), tasks)
 			})
 		}
 	}
@@ -46,7 +48,7 @@ sinks:
 		for _, r := range out["out"] {
 			r["dateTime"] = millis(t, r["dateTime"])
 		}
-		same(t, "q0", out["out"], golden(t, shared(t, "data", "nexmark", "golden", "q00.ndjson.gz")), "auction", "bidder", "price", "dateTime", "extra")
+		same(t, "q0", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "q00.ndjson.gz")), "auction", "bidder", "price", "dateTime", "extra")
 	})
 }
 
@@ -61,7 +63,7 @@ sinks:
 		for _, r := range out["out"] {
 			r["dateTime"], r["price"] = millis(t, r["dateTime"]), r["euro"]
 		}
-		same(t, "q1", out["out"], golden(t, shared(t, "data", "nexmark", "golden", "q01.ndjson.gz")), "auction", "bidder", "price", "dateTime", "extra")
+		same(t, "q1", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "q01.ndjson.gz")), "auction", "bidder", "price", "dateTime", "extra")
 	})
 }
 
@@ -73,7 +75,7 @@ operators:
 sinks:
   out: {from: some, files: {path: "%OUT%/out"}}
 `)
-		same(t, "q2", out["out"], golden(t, shared(t, "data", "nexmark", "golden", "q02.ndjson")), "auction", "price")
+		same(t, "q2", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "q02.ndjson")), "auction", "price")
 	})
 }
 
@@ -110,7 +112,7 @@ func TestNexmarkS01TumblingWindows(t *testing.T) {
 	each(t, orders, func(t *testing.T, in string, tasks int) {
 		out := run(t, tasks, bids(in, "4s")+tumble)
 		asFlink(t, out["out"])
-		same(t, "s01", out["out"], golden(t, shared(t, "data", "nexmark", "golden", "s01-tumble.ndjson.gz")), tumbleColumns...)
+		same(t, "s01", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s01-tumble.ndjson.gz")), tumbleColumns...)
 		if n := len(out["late"]); n != 0 {
 			t.Fatalf("%d rows are late, want none", n)
 		}
@@ -121,13 +123,13 @@ func TestNexmarkS06LateRowsAreDroppedExactlyAsInFlink(t *testing.T) {
 	each(t, []string{"disordered"}, func(t *testing.T, in string, tasks int) {
 		out := run(t, tasks, bids(in, "500ms")+tumble)
 		asFlink(t, out["out"])
-		same(t, "s06", out["out"], golden(t, shared(t, "data", "nexmark", "golden", "s06-late-tumble.ndjson.gz")), tumbleColumns...)
+		same(t, "s06", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s06-late-tumble.ndjson.gz")), tumbleColumns...)
 		for _, r := range out["late"] {
 			for _, c := range []string{"dateTime", "watermark", "window_start", "window_end"} {
 				r[c] = millis(t, r[c])
 			}
 		}
-		same(t, "s06 dropped", out["late"], golden(t, shared(t, "data", "nexmark", "golden", "s06-late-tumble.dropped.ndjson.gz")),
+		same(t, "s06 dropped", out["late"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s06-late-tumble.dropped.ndjson.gz")),
 			"line", "auction", "bidder", "price", "channel", "dateTime", "watermark", "window_start", "window_end")
 	})
 }

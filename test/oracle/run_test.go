@@ -24,27 +24,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// shared returns the path of outside data.
-func shared(t *testing.T, parts ...string) string {
-	t.Helper()
-	root := os.Getenv("FRAZIL_SHARED")
-	if root == "" {
-		root = filepath.Join("..", "..", "..", "shared")
-	}
-	root, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := filepath.Join(append([]string{root}, parts...)...)
-	if _, err := os.Stat(p); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("outside data is missing: %v", err)
-		}
-		t.Skipf("outside data is missing: set FRAZIL_SHARED to its folder (%v)", err)
-	}
-	return p
-}
-
 // run loads the pipeline text, runs it to its end and returns the rows of every
 // files sink by step, as decoded JSON objects. %OUT% in the text becomes a new
 // folder.
