@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	// ErrFenced: another writer of this pipeline and sink moved the target.
-	ErrFenced = errors.New("fenced: another process has moved this target's positions")
+	// ErrFenced: another process writes the targets of this pipeline.
+	ErrFenced = errors.New("fenced: another process has taken over the targets of this pipeline")
 	// ErrPermanent marks errors that no retry can heal: no such table and may
 	// not create it, access denied, a schema that does not fit.
 	ErrPermanent = errors.New("permanent")

@@ -66,6 +66,8 @@ type Committed struct {
 	// ID is the target's own identity (a table's UUID): a recreated table has
 	// another.
 	ID string
+	// Claim that stands there; zero: none.
+	Claim Claim
 }
 
 // Committer publishes what all writers of one sink staged: one per sink and
@@ -77,8 +79,8 @@ type Committer interface {
 	Committed(ctx context.Context) (Committed, error)
 	// Commit publishes c's parts together with its positions, all or nothing.
 	// Per split of c: the target holds At or later for every one: done already,
-	// nil. It holds exactly From for every one: publish. Anything else:
-	// ErrFenced. Looked at again after every reload. From is the At that this
+	// nil. It holds exactly From for every one, and c's claim if that has one:
+	// publish. Anything else: ErrFenced. Looked at again after every reload. From is the At that this
 	// target last got; a split unknown to it counts as its start; splits not in
 	// c are left as they are.
 	Commit(ctx context.Context, c Commit) error
@@ -106,6 +108,8 @@ type Commit struct {
 	// Late counts rows that left by late ports upstream so far.
 	Late  int64  `json:"late"`
 	Parts []Part `json:"parts"`
+	// Claim of the process that commits; zero: it has made none.
+	Claim Claim `json:"-"`
 }
 
 // Rows counts the rows of all parts.
@@ -161,8 +165,9 @@ func DecideCommit(held Committed, c Commit) CommitDecision {
 			}
 		}
 	}
+	ours := c.Claim == (Claim{}) || held.Claim == c.Claim
 	if held.Positions == nil {
-		if exact {
+		if exact && ours {
 			return Publish
 		}
 		return Fenced
@@ -170,7 +175,7 @@ func DecideCommit(held Committed, c Commit) CommitDecision {
 	if atLeast && (beyond || CompareWatermarks(held.Watermarks, c.Watermarks) >= 0) {
 		return Done
 	}
-	if exact && CompareWatermarks(held.Watermarks, c.FromWatermarks) == 0 {
+	if exact && ours && CompareWatermarks(held.Watermarks, c.FromWatermarks) == 0 {
 		return Publish
 	}
 	return Fenced

@@ -74,9 +74,11 @@ func Timed(s *arrow.Schema) bool { return Column(s, SysStamp) >= 0 }
 type Stream struct {
 	// Schema: the user's columns, then system columns.
 	Schema *arrow.Schema
-	// Changelog: rows are changes (insert, update, delete) by Key, not facts.
+	// Changelog: rows are changes (see Op) of a table with the key Key, not facts;
+	// the schema ends with SysOp.
 	Changelog bool
-	// Key names the columns that identify a row of a changelog.
+	// Key names the columns that identify a row of a changelog; none: the table
+	// has one row.
 	Key []string
 }
 

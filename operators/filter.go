@@ -25,6 +25,7 @@ func init() {
 		Doc: `Null is not true: a row whose condition is null is filtered. A row for which the
 condition cannot be computed (division by zero, a failed cast) leaves by the port
 bad. Columns and the order of rows stay as they are.`,
+		Changes: true,
 		Default: func() FilterConfig { return FilterConfig{} },
 		Plan:    planFilter,
 		New:     newFilter,

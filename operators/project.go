@@ -39,6 +39,7 @@ func init() {
 Without select, the columns keep their order and computed ones follow. A row for
 which an expression cannot be computed leaves by the port bad, once, as it came
 in.`,
+		Changes: true,
 		Default: func() ProjectConfig { return ProjectConfig{} },
 		Plan:    planProject,
 		New:     newProject,

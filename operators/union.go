@@ -22,6 +22,7 @@ func init() {
 duplicates too; rows of one input keep their order, how the inputs interleave is
 not defined. The watermark is the least of the inputs'.`,
 		MultiInput: true,
+		Changes:    true,
 		Default:    func() UnionConfig { return UnionConfig{} },
 		Plan:       planUnion,
 		New:        newUnion,

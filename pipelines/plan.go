@@ -108,7 +108,7 @@ func (l *loader) inputs(s *step) bool {
 			s.broken = true
 			continue
 		}
-		if msg := refuseChangelog(r); msg != "" {
+		if msg := refuseChangelog(s, r); msg != "" {
 			l.add(r.node, "", "%s", msg)
 			s.broken = true
 		}
@@ -116,15 +116,27 @@ func (l *loader) inputs(s *step) bool {
 	return !s.broken && len(s.from) > 0
 }
 
-// refuseChangelog says why a step cannot read a stream of changes, or "". No
-// component takes one yet.
-func refuseChangelog(r *ref) string {
+// refuseChangelog says why s cannot read a stream of changes, or "".
+func refuseChangelog(s *step, r *ref) string {
 	p := r.step.planned.ports[r.index]
 	if !p.Stream.Changelog {
 		return ""
 	}
-	return fmt.Sprintf("%q gives changes (updates and deletes by %s), and this step takes rows that only come in addition: ask step %q for final results only",
-		r.text, strings.Join(p.Stream.Key, ", "), r.step.name)
+	if op := component.OperatorNamed(s.info.Name); op != nil && op.Changes {
+		return ""
+	}
+	if k := component.SinkNamed(s.info.Name); s.info.Kind == "sink" && k.Changes != component.ChangesRefused {
+		if k.Changes == component.ChangesAsRows && dataflow.Column(p.Stream.Schema, dataflow.OpColumn) >= 0 {
+			return fmt.Sprintf("%q gives changes, which %s writes with a column %q in front, and it has a column of that name: rename it first (project: {rename: ...})", r.text, s.info.Name, dataflow.OpColumn)
+		}
+		return ""
+	}
+	by := "of its one row"
+	if len(p.Stream.Key) > 0 {
+		by = "by " + strings.Join(p.Stream.Key, ", ")
+	}
+	return fmt.Sprintf("%q gives changes (inserts, updates and deletes %s), and %s takes rows that only come in addition: ask step %q for final results only (a window's emit: final), or write the changes to a sink that takes them (files, console)",
+		r.text, by, s.info.Name, r.step.name)
 }
 
 func (l *loader) planSource(s *step) *engine.Source {
@@ -214,6 +226,10 @@ func (l *loader) planSink(s *step) *engine.Sink {
 	r, up := s.from[0], upstream(s)
 	out := &engine.Sink{Name: s.name, Component: s.info.Name, Input: engine.PortRef{Step: r.step.name, Port: r.index}}
 	out.In = component.SinkIn{PlanEnv: l.planEnv(s.name), Input: r.step.planned.ports[r.index].Stream, From: r.text}
+	shown := out.In.Input.Changelog && spec.Changes == component.ChangesAsRows
+	if shown {
+		out.In.Input = dataflow.ShownChanges(out.In.Input)
+	}
 	plan, err := spec.Plan(out.In, s.cfg)
 	if err != nil {
 		l.planProblem(s, err)
@@ -224,7 +240,11 @@ func (l *loader) planSink(s *step) *engine.Sink {
 	out.NotReplayable = up.notReplayable()
 	cfg, in := s.cfg, out.In
 	out.NewWriter = func(ctx context.Context, env *dataflow.Env) (dataflow.Writer, error) {
-		return spec.NewWriter(ctx, env, in, cfg)
+		w, err := spec.NewWriter(ctx, env, in, cfg)
+		if err != nil || !shown {
+			return w, err
+		}
+		return dataflow.ShowChanges(w, in.Input, env.Alloc), nil
 	}
 	if spec.NewCommitter != nil {
 		out.NewCommitter = func(ctx context.Context, env *dataflow.Env) (dataflow.Committer, error) {

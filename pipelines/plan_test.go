@@ -129,7 +129,7 @@ func TestInputsComeBeforeTheirReaders(t *testing.T) {
 func TestMistakesThatOnlyPlanningFinds(t *testing.T) {
 	for _, c := range []struct{ name, source, steps, want string }{
 		{"changes into a sink", "", "operators: {c: {from: s, changes: {}}}\nsinks: {o: {from: c, out: {}}}",
-			`p.yaml:5:19: sinks.o.from: "c" gives changes (updates and deletes by k), and this step takes rows that only come in addition: ask step "c" for final results only`},
+			`p.yaml:5:19: sinks.o.from: "c" gives changes (inserts, updates and deletes by k), and out takes rows that only come in addition: ask step "c" for final results only (a window's emit: final), or write the changes to a sink that takes them (files, console)`},
 		{"decode missing", "wants: true", "sinks: {o: {from: s, out: {}}}", `p.yaml:3:13: sources.s.src: needs decode`},
 		{"sources of the inputs", "", "  r: {src: {}}\noperators: {a: {from: r, same: {}}, x: {from: [s, a], sources: {}}}\nsinks: {o: {from: x, out: {}}}",
 			`p.yaml:5:55: operators.x.sources.keep: rows of r+s`},

@@ -140,6 +140,11 @@ func stands(f dataflow.Committed, at dataflow.Positions, wms map[string]dataflow
 	return compareAll(f.Positions, at) == same && dataflow.CompareWatermarks(f.Watermarks, wms) == 0
 }
 
+// Same says whether a target holds what it held before.
+func Same(now, before dataflow.Committed) bool {
+	return now.ID == before.ID && stands(now, before.Positions, before.Watermarks)
+}
+
 // beyond says whether a target is further than a place.
 func beyond(f dataflow.Committed, at dataflow.Positions, wms map[string]dataflow.Time) bool {
 	switch compareAll(f.Positions, at) {

@@ -87,6 +87,9 @@ type OperatorPlan struct {
 	// ByOrder: NotReplayable holds only where rows of several splits meet; with a
 	// single split the same input gives the same result.
 	ByOrder bool
+	// KeyText says what rows go by to the step's tasks, for people; "" for a step
+	// that is not keyed.
+	KeyText string
 	// Fingerprint covers everything in the config that the state depends on.
 	Fingerprint string
 }
@@ -189,6 +192,9 @@ type Operator[C any] struct {
 	Default      func() C
 	// MultiInput: "from" may be a list.
 	MultiInput bool
+	// Changes: an input may be a changelog. Others are refused such an input
+	// before they are planned.
+	Changes bool
 	// Plan is pure.
 	Plan func(in OperatorIn, cfg C) (OperatorPlan, error)
 	// New makes the operator (the second half of a keyed one), its state
@@ -203,12 +209,28 @@ type Sink[C any] struct {
 	Name         string
 	Summary, Doc string
 	Default      func() C
+	// Changes says what the sink does with a changelog.
+	Changes Changes
 	// Plan is pure.
 	Plan      func(in SinkIn, cfg C) (SinkPlan, error)
 	NewWriter func(ctx context.Context, env *dataflow.Env, in SinkIn, cfg C) (dataflow.Writer, error)
 	// NewCommitter is nil for a sink that writes through (console).
 	NewCommitter func(ctx context.Context, env *dataflow.Env, in SinkIn, cfg C) (dataflow.Committer, error)
 }
+
+// Changes says what a sink does with a changelog.
+type Changes int
+
+const (
+	// ChangesRefused: it takes rows only.
+	ChangesRefused Changes = iota
+	// ChangesAsRows: it writes each change as a row, with the column
+	// dataflow.OpColumn in front. The sink itself sees such rows only.
+	ChangesAsRows
+	// ChangesApplied: it gets the changelog as it is and keeps a table by its
+	// key.
+	ChangesApplied
+)
 
 // Connection describes something declared once under "connections".
 type Connection[C any] struct {
@@ -230,6 +252,7 @@ type (
 	OperatorSpec struct {
 		Info
 		MultiInput bool
+		Changes    bool
 		Plan       func(in OperatorIn, cfg any) (OperatorPlan, error)
 		New        func(ctx context.Context, env *dataflow.Env, in OperatorIn, cfg any) (dataflow.Operator, error)
 		NewBefore  func(ctx context.Context, env *dataflow.Env, in OperatorIn, cfg any) (dataflow.Operator, error)
@@ -237,6 +260,7 @@ type (
 	// SinkSpec is a registered sink.
 	SinkSpec struct {
 		Info
+		Changes      Changes
 		Plan         func(in SinkIn, cfg any) (SinkPlan, error)
 		NewWriter    func(ctx context.Context, env *dataflow.Env, in SinkIn, cfg any) (dataflow.Writer, error)
 		NewCommitter func(ctx context.Context, env *dataflow.Env, in SinkIn, cfg any) (dataflow.Committer, error)
@@ -294,6 +318,7 @@ func RegisterOperator[C any](o Operator[C]) {
 	spec := &OperatorSpec{
 		Info:       info("operator", o.Name, o.Summary, o.Doc, o.Default),
 		MultiInput: o.MultiInput,
+		Changes:    o.Changes,
 		Plan:       func(in OperatorIn, cfg any) (OperatorPlan, error) { return o.Plan(in, *cfg.(*C)) },
 		New: func(ctx context.Context, env *dataflow.Env, in OperatorIn, cfg any) (dataflow.Operator, error) {
 			return o.New(ctx, env, in, *cfg.(*C))
@@ -310,8 +335,9 @@ func RegisterOperator[C any](o Operator[C]) {
 // RegisterSink makes a sink known. Call it from init.
 func RegisterSink[C any](s Sink[C]) {
 	spec := &SinkSpec{
-		Info: info("sink", s.Name, s.Summary, s.Doc, s.Default),
-		Plan: func(in SinkIn, cfg any) (SinkPlan, error) { return s.Plan(in, *cfg.(*C)) },
+		Info:    info("sink", s.Name, s.Summary, s.Doc, s.Default),
+		Changes: s.Changes,
+		Plan:    func(in SinkIn, cfg any) (SinkPlan, error) { return s.Plan(in, *cfg.(*C)) },
 		NewWriter: func(ctx context.Context, env *dataflow.Env, in SinkIn, cfg any) (dataflow.Writer, error) {
 			return s.NewWriter(ctx, env, in, *cfg.(*C))
 		},

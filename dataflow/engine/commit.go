@@ -30,21 +30,37 @@ func (c *coordinator) startCommit(sink string, e dataflow.Epoch) {
 	c.help(func() { c.post(committed{sink: sink, epoch: e, err: c.commit(sink, commit)}) })
 }
 
-// commit retries transient errors for ever, or as long as --max-retry says.
+// commit publishes one commit, once the targets are this process's.
 func (c *coordinator) commit(sink string, commit dataflow.Commit) error {
-	retry := newBackoff(c.j.o)
-	for {
+	if err := c.claimed(); err != nil {
+		return err
+	}
+	if _, ok := c.committer[sink].Committer.(dataflow.Claimer); ok {
+		commit.Claim = c.j.claim
+	}
+	err := c.persist(func() error {
 		dataflow.Failpoint("before_commit")
-		err := c.committer[sink].Commit(c.ctx, commit)
-		if err == nil {
-			dataflow.Failpoint("after_commit")
-			return nil
-		}
-		err = fmt.Errorf("sink %s: commit %s to %s: %w", sink, commit.Epoch, commit.Target, err)
-		if errors.Is(err, context.Canceled) || final(err) {
+		if err := c.committer[sink].Commit(c.ctx, commit); err != nil {
+			err = fmt.Errorf("sink %s: commit %s to %s: %w", sink, commit.Epoch, commit.Target, err)
+			c.j.note(func(s *Status) { s.commitFailed(sink, err) })
 			return err
 		}
-		c.j.note(func(s *Status) { s.commitFailed(sink, err) })
+		return nil
+	})
+	if err == nil {
+		dataflow.Failpoint("after_commit")
+	}
+	return err
+}
+
+// persist retries transient errors for ever, or as long as --max-retry says.
+func (c *coordinator) persist(f func() error) error {
+	retry := newBackoff(c.j.o)
+	for {
+		err := f()
+		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errMoved) || final(err) {
+			return err
+		}
 		if !retry.wait(c.ctx, nil, err) {
 			return dataflow.Permanent(err)
 		}

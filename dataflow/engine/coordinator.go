@@ -31,6 +31,10 @@ type coordinator struct {
 	reports   []report
 	targets   map[string]*checkpoint.TargetState
 	committer map[string]*committer
+	// found is what each target held when the attempt began; claimed makes sure,
+	// before the first epoch with rows for it, that this process alone moves it.
+	found     map[string]dataflow.Committed
+	claimed   func() error
 	sources   map[string]*sourceRun
 	done      map[*sourceTask]bool
 	base      checkpoint.Ledger
@@ -103,10 +107,12 @@ func newCoordinator(j *Job, m *checkpoint.Manifest) *coordinator {
 	c := &coordinator{
 		j: j, events: make(chan any, 64), manifest: m, readers: j.g.ledgerReaders(),
 		targets: map[string]*checkpoint.TargetState{}, committer: map[string]*committer{},
+		found:   map[string]dataflow.Committed{},
 		sources: map[string]*sourceRun{}, done: map[*sourceTask]bool{},
 		positions: map[dataflow.Epoch]dataflow.Positions{}, base: checkpoint.NewLedger(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.claimed = sync.OnceValue(c.claim)
 	return c
 }
 
@@ -291,9 +297,12 @@ func (c *coordinator) writeManifest(p partsReady) error {
 	}
 	deltas := c.deltas()
 	c.help(func() {
-		dataflow.Failpoint("before_manifest")
-		err := c.j.o.Store.Write(deltas, raw)
-		dataflow.Failpoint("after_manifest")
+		err := c.claimFor(targets)
+		if err == nil {
+			dataflow.Failpoint("before_manifest")
+			err = c.j.o.Store.Write(deltas, raw)
+			dataflow.Failpoint("after_manifest")
+		}
 		c.post(manifestWritten{epoch: p.epoch, m: m, targets: targets, err: err})
 	})
 	return nil

@@ -31,6 +31,9 @@ type Job struct {
 	}
 	restarts atomic.Int64
 	bads     *badLog
+	// claim is made once a process, by the attempt that first has something to
+	// commit; zero: none, or the pipeline needs none.
+	claim dataflow.Claim
 }
 
 // Result is how a run ended.
@@ -77,6 +80,10 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 		}
 		j.o.Store.Reset()
 		if errors.Is(err, errAnew) {
+			continue
+		}
+		if errors.Is(err, errMoved) {
+			j.o.Log.Warn("starting again from what the targets hold now", "cause", err)
 			continue
 		}
 		j.note(func(s *Status) { s.LastError = err.Error() })

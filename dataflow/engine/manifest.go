@@ -141,8 +141,29 @@ func (c *coordinator) mergeSources() ([]dataflow.ClockDecision, map[string]dataf
 	for step, w := range least {
 		st := c.sources[step].state
 		st.Watermark = max(st.Watermark, w)
+		if sent[step] == dataflow.MaxTime {
+			st.Watermark = max(st.Watermark, c.sources[step].furthest())
+		}
 	}
 	return clock, sent
+}
+
+// furthest is the greatest watermark of the splits once all of them have ended,
+// else MinTime. A source that has ended stands there, whichever split said last
+// that it had: the least over those still live would depend on that.
+func (s *sourceRun) furthest() dataflow.Time {
+	out := dataflow.MinTime
+	for _, sp := range s.state.Splits {
+		if sp.Status != checkpoint.Ended {
+			return dataflow.MinTime
+		}
+		k := splitClock{maxTime: sp.MaxTime, floor: sp.Floor}
+		if s.src.EventTime != nil {
+			k.bound = s.src.EventTime.OutOfOrderness
+		}
+		out = max(out, k.own())
+	}
+	return out
 }
 
 // addCounts adds more to sum, making it if there is something to add.

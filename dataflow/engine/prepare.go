@@ -113,6 +113,7 @@ func (c *coordinator) recover(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("sink %s: look at %s: %w", s.Name, k.Target(), err)
 		}
+		c.found[s.Name] = found
 		f := checkpoint.SinkFacts{Name: s.Name, Target: k.Target(), Found: found, Fingerprint: s.Fingerprint, NotReplayable: s.NotReplayable}
 		if c.manifest != nil {
 			f.Known = c.manifest.Targets[s.Name]

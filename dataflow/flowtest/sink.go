@@ -103,5 +103,16 @@ func (t *target) Commit(_ context.Context, c dataflow.Commit) error {
 	return nil
 }
 
+// Claim implements dataflow.Claimer.
+func (t *target) Claim(_ context.Context, c dataflow.Claim) error {
+	t.world.mu.Lock()
+	defer t.world.mu.Unlock()
+	if dataflow.DecideClaim(t.held.Claim, c) == dataflow.Fenced {
+		return dataflow.ErrFenced
+	}
+	t.held.Claim = c
+	return nil
+}
+
 // Close implements dataflow.Committer.
 func (t *target) Close() error { return nil }

@@ -46,6 +46,7 @@ func SinkSuite(t *testing.T, open func(t *testing.T) SinkUnderTest) {
 		{"a commit is published once (I9)", (*sinkRig).once},
 		{"commits at the same positions go by their watermarks", (*sinkRig).watermarks},
 		{"another writer is fenced (I9)", (*sinkRig).fenced},
+		{"a claim fences whoever has another", (*sinkRig).claims},
 		{"the part alone is enough", (*sinkRig).partAlone},
 		{"what was committed is told", (*sinkRig).told},
 		{"an epoch without rows has no part", (*sinkRig).empty},
@@ -271,6 +272,49 @@ func (r *sinkRig) watermarks() {
 	must(r.t, r.commit(drained))
 	r.made(drained, 5, 6)
 	r.check("drained")
+}
+
+// claims: a commit that was prepared under a claim is refused once another one
+// stands, and a claim that is not higher than the one that stands is.
+func (r *sinkRig) claims() {
+	r.t.Helper()
+	old, ok := r.u.NewCommitter(r.t).(dataflow.Claimer)
+	if !ok {
+		r.t.Skip("this sink takes no claims")
+	}
+	defer func() { must(r.t, old.Close()) }()
+	young := r.u.NewCommitter(r.t).(dataflow.Claimer)
+	defer func() { must(r.t, young.Close()) }()
+	ctx := context.Background()
+	mine, other, same := dataflow.Claim{Token: 1, By: "a"}, dataflow.Claim{Token: 2, By: "b"}, dataflow.Claim{Token: 2, By: "c"}
+	must(r.t, old.Claim(ctx, mine))
+	c := r.next(0, 10)
+	c.Claim = mine
+	must(r.t, old.Commit(ctx, c))
+	r.made(c, 0, 10)
+	must(r.t, old.Claim(ctx, mine))
+	next := r.next(10, 20)
+	must(r.t, young.Claim(ctx, other))
+	for _, no := range []dataflow.Claim{mine, same} {
+		if err := old.Claim(ctx, no); !errors.Is(err, dataflow.ErrFenced) {
+			r.t.Fatalf("claim %v over %v: %v, want fenced", no, other, err)
+		}
+	}
+	if next.Claim = mine; !errors.Is(old.Commit(ctx, next), dataflow.ErrFenced) {
+		r.t.Fatal("a commit under a claim that was taken over was published")
+	}
+	r.check("fenced by the claim")
+	held, err := young.Committed(ctx)
+	must(r.t, err)
+	if held.Claim != other || held.Positions.String() != c.At.String() || held.Plan != c.Plan {
+		r.t.Fatalf("after a claim the target holds %+v", held)
+	}
+	// What was published before stays done, under whatever claim.
+	must(r.t, old.Commit(ctx, c))
+	next.Claim = other
+	must(r.t, young.Commit(ctx, next))
+	r.made(next, 10, 20)
+	r.check("under the new claim")
 }
 
 func (r *sinkRig) fenced() {

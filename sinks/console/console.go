@@ -32,6 +32,7 @@ the last checkpoint are printed again.
 Order: as they arrive. Two console sinks mix by whole lines.
 
 Times are RFC 3339 with microseconds, decimals and uuids are texts, binary is hexadecimal. Memory: one batch.`,
+		Changes: component.ChangesAsRows,
 		Default: func() Config { return Config{} },
 		Plan: func(component.SinkIn, Config) (component.SinkPlan, error) {
 			return component.SinkPlan{Tasks: 1}, nil

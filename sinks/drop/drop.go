@@ -20,6 +20,7 @@ func init() {
 		Summary: "Counts rows and forgets them.",
 		Doc: `For benchmarks, and to say that the rows of a port are not wanted: they stay in the ledger. Nothing is kept, so
 there is no delivery, order or memory to speak of.`,
+		Changes: component.ChangesAsRows,
 		Default: func() Config { return Config{} },
 		Plan:    func(component.SinkIn, Config) (component.SinkPlan, error) { return component.SinkPlan{}, nil },
 		NewWriter: func(context.Context, *dataflow.Env, component.SinkIn, Config) (dataflow.Writer, error) {

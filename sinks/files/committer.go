@@ -66,8 +66,8 @@ func (c *committer) Committed(context.Context) (dataflow.Committed, error) {
 
 // held is what the folder holds, without the clock decisions.
 func (c *committer) held() dataflow.Committed {
-	out := dataflow.Committed{ID: c.id, ClockComplete: true}
-	if r := c.own; r != nil {
+	out := dataflow.Committed{ID: c.id, ClockComplete: true, Claim: c.own.claim()}
+	if r := c.own; r != nil && len(r.Positions) > 0 {
 		out.Positions, out.Start, out.Plan, out.Watermarks = r.Positions, r.Start, r.Plan, r.Watermarks
 	}
 	return out
@@ -193,20 +193,59 @@ func (c *committer) Commit(ctx context.Context, commit dataflow.Commit) error {
 		if err != nil {
 			return err
 		}
-		line, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("write commit %d: %w", r.Seq, err)
+		if done, err := c.publish(r); done || err != nil {
+			return err
 		}
-		c.at("link")
-		err = c.to.publish(append(line, '\n'), c.to.log(recordName(r.Seq)))
-		if errors.Is(err, fs.ErrExist) {
-			continue // Somebody else has the number: look at what they committed.
-		}
-		if err != nil {
-			return classify(fmt.Errorf("publish commit %d of %s: %w", r.Seq, c.to.path, err))
-		}
-		return c.take(r)
 	}
+}
+
+// Claim implements dataflow.Claimer. A claim is a commit without rows: whoever
+// wanted its number looks again.
+func (c *committer) Claim(ctx context.Context, claim dataflow.Claim) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := c.look(); err != nil {
+			return err
+		}
+		held := c.held()
+		switch dataflow.DecideClaim(held.Claim, claim) {
+		case dataflow.Done:
+			return nil
+		case dataflow.Fenced:
+			return fmt.Errorf("claim %d of %s: %w", claim.Token, c.to.path, dataflow.ErrFenced)
+		}
+		r, err := c.record(dataflow.Commit{Plan: held.Plan, Watermarks: held.Watermarks}, held)
+		if err != nil {
+			return err
+		}
+		if c.own != nil {
+			r.Epoch, r.Watermark, r.Late = c.own.Epoch, c.own.Watermark, c.own.Late
+		}
+		r.Claim = &claim
+		if done, err := c.publish(r); done || err != nil {
+			return err
+		}
+	}
+}
+
+// publish puts r into the log under its number; not done: somebody else has the
+// number.
+func (c *committer) publish(r *record) (done bool, err error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return false, fmt.Errorf("write commit %d: %w", r.Seq, err)
+	}
+	c.at("link")
+	err = c.to.publish(append(line, '\n'), c.to.log(recordName(r.Seq)))
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil // The caller looks at what they committed.
+	}
+	if err != nil {
+		return false, classify(fmt.Errorf("publish commit %d of %s: %w", r.Seq, c.to.path, err))
+	}
+	return true, c.take(r)
 }
 
 // record makes the next commit of the log.
@@ -220,7 +259,7 @@ func (c *committer) record(commit dataflow.Commit, held dataflow.Committed) (*re
 		Clock: commit.Clock, Rows: commit.Rows(),
 	}
 	if c.own != nil {
-		r.ClockBefore = c.own.ClockBefore
+		r.ClockBefore, r.Claim = c.own.ClockBefore, c.own.Claim
 		if len(c.own.Clock) > 0 {
 			r.ClockBefore = c.own.Seq
 		}
@@ -256,4 +295,4 @@ func (c *committer) location() string {
 	return c.to.path
 }
 
-var _ dataflow.Committer = (*committer)(nil)
+var _ dataflow.Claimer = (*committer)(nil)

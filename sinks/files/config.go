@@ -33,6 +33,7 @@ Order: files are named by commit, rows stand in the order of arrival.
 Times are RFC 3339 with microseconds, decimals and uuids are texts, binary is hexadecimal.
 
 Memory: 256 KiB and one open file. The file system must have hard links.`,
+		Changes: component.ChangesAsRows,
 		Default: func() Config { return Config{FileSize: 64 << 20} },
 		Plan:    plan,
 		NewWriter: func(_ context.Context, env *dataflow.Env, in component.SinkIn, cfg Config) (dataflow.Writer, error) {

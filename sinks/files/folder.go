@@ -56,9 +56,18 @@ type record struct {
 	Clock      []dataflow.ClockDecision `json:"clock,omitempty"`
 	// ClockBefore is the number of the newest commit before, of the same
 	// pipeline and sink, that has clock decisions; 0: none.
-	ClockBefore int64  `json:"clock_before,omitempty"`
-	Rows        int64  `json:"rows"`
-	Files       []file `json:"files,omitempty"`
+	ClockBefore int64 `json:"clock_before,omitempty"`
+	// Claim is the process that may commit, where a pipeline has several targets.
+	Claim *dataflow.Claim `json:"claim,omitempty"`
+	Rows  int64           `json:"rows"`
+	Files []file          `json:"files,omitempty"`
+}
+
+func (r *record) claim() dataflow.Claim {
+	if r == nil || r.Claim == nil {
+		return dataflow.Claim{}
+	}
+	return *r.Claim
 }
 
 // file is one file of rows.

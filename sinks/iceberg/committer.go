@@ -107,8 +107,8 @@ func (c *Committer) Committed(ctx context.Context) (dataflow.Committed, error) {
 	if err != nil {
 		return dataflow.Committed{}, err
 	}
-	out := dataflow.Committed{ID: meta.TableUUID().String(), ClockComplete: true}
-	if !found {
+	out := dataflow.Committed{ID: meta.TableUUID().String(), ClockComplete: true, Claim: doc.claim()}
+	if !found || len(doc.Sources) == 0 {
 		return out, nil
 	}
 	clock, newest, err := history(meta, c.sink)
@@ -130,6 +130,14 @@ func (c *Committer) Commit(ctx context.Context, cm dataflow.Commit) error {
 	if err != nil {
 		return err
 	}
+	what := cm.Epoch.String()
+	return c.change(ctx, "commit "+what,
+		func() (*table.Table, bool, error) { return c.look(ctx, cm, parts) },
+		func(t *table.Table) error { return c.publish(ctx, t, cm, parts) })
+}
+
+// change looks and publishes until the table has the change or can never get it.
+func (c *Committer) change(ctx context.Context, what string, look func() (*table.Table, bool, error), publish func(*table.Table) error) error {
 	var last error
 	for attempt := range commitAttempts {
 		if attempt > 0 {
@@ -137,7 +145,7 @@ func (c *Committer) Commit(ctx context.Context, cm dataflow.Commit) error {
 				return errors.Join(err, last)
 			}
 		}
-		t, done, err := c.look(ctx, cm, parts)
+		t, done, err := look()
 		if err != nil {
 			if errors.Is(err, dataflow.ErrPermanent) || errors.Is(err, dataflow.ErrFenced) || ctx.Err() != nil {
 				return err
@@ -148,26 +156,26 @@ func (c *Committer) Commit(ctx context.Context, cm dataflow.Commit) error {
 		if done {
 			return nil
 		}
-		err = c.publish(ctx, t, cm, parts)
+		err = publish(t)
 		switch o := classify(err); o {
 		case accepted:
 			c.expire(t)
 			return nil
 		case refused:
-			return dataflow.Permanentf("commit to %s: %w", c.Target(), err)
+			return dataflow.Permanentf("%s to %s: %w", what, c.Target(), err)
 		case conflict:
 			c.conflicts.Add(1)
-			c.log().Info("table moved during the commit: loading it again", "table", c.Target(), "epoch", uint64(cm.Epoch), "attempt", attempt+1, "cause", err)
+			c.log().Info("table moved meanwhile: loading it again", "table", c.Target(), "change", what, "attempt", attempt+1, "cause", err)
 		case unknown:
 			c.unknown.Add(1)
-			c.log().Warn("outcome of the commit is not known: looking at the table", "table", c.Target(), "epoch", uint64(cm.Epoch), "attempt", attempt+1, "cause", err)
+			c.log().Warn("outcome is not known: looking at the table", "table", c.Target(), "change", what, "attempt", attempt+1, "cause", err)
 		}
 		if ctx.Err() != nil {
 			return err
 		}
 		last = err
 	}
-	return fmt.Errorf("commit to %s: gave up after %d attempts: %w", c.Target(), commitAttempts, last)
+	return fmt.Errorf("%s to %s: gave up after %d attempts: %w", what, c.Target(), commitAttempts, last)
 }
 
 // look loads the table and decides. done: the rows are there.
@@ -189,7 +197,7 @@ func (c *Committer) look(ctx context.Context, cm dataflow.Commit, parts []partDo
 	if err != nil {
 		return nil, false, err
 	}
-	switch dataflow.DecideCommit(dataflow.Committed{Positions: doc.Sources, Watermarks: doc.Watermarks}, cm) {
+	switch dataflow.DecideCommit(dataflow.Committed{Positions: doc.Sources, Watermarks: doc.Watermarks, Claim: doc.claim()}, cm) {
 	case dataflow.Done:
 		return t, true, nil
 	case dataflow.Fenced:
@@ -207,7 +215,7 @@ func (c *Committer) publish(ctx context.Context, t *table.Table, cm dataflow.Com
 	next := positionsDoc{
 		Sources: dataflow.MergePositions(doc.Sources, cm.At), Plan: cm.Plan,
 		Start:      dataflow.MergePositions(doc.Start, cm.Start),
-		Watermarks: cm.Watermarks, Clocks: doc.Clocks + int64(len(cm.Clock)),
+		Watermarks: cm.Watermarks, Clocks: doc.Clocks + int64(len(cm.Clock)), Claim: doc.Claim,
 	}
 	positions, err := encodePositions(next)
 	if err != nil {
@@ -225,6 +233,12 @@ func (c *Committer) publish(ctx context.Context, t *table.Table, cm dataflow.Com
 		}
 		files = append(files, f...)
 	}
+	return c.apply(ctx, t, files, props, positions)
+}
+
+// apply adds files and sets the positions, if main has not moved since t was
+// loaded.
+func (c *Committer) apply(ctx context.Context, t *table.Table, files []icebergo.DataFile, props icebergo.Properties, positions string) error {
 	t = repairingTable(t, c.lake)
 	tx := t.NewTransaction()
 	if err := tx.AssertRefSnapshotID(table.MainBranch); err != nil {
@@ -313,6 +327,6 @@ func (c *Committer) Close() error {
 }
 
 var (
-	_ dataflow.Committer   = (*Committer)(nil)
+	_ dataflow.Claimer     = (*Committer)(nil)
 	_ dataflow.TableReader = (*Committer)(nil)
 )

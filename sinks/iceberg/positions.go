@@ -26,6 +26,7 @@ const (
 	sumLate      = "frazil.late"             // rows that left by late ports so far
 	sumDigest    = "frazil.positions-digest" // of the property set with it
 	sumClock     = "frazil.clock"            // clock decisions since the commit before, JSON
+	sumClaim     = "frazil.claim"            // token; the snapshot is a claim and adds no rows
 )
 
 // Positions longer than this are compressed.
@@ -45,6 +46,15 @@ type positionsDoc struct {
 	// Clocks counts the clock decisions in all commits so far, so that lost ones
 	// are noticed.
 	Clocks int64 `json:"clocks,omitempty"`
+	// Claim is the process that may commit, where a pipeline has several targets.
+	Claim *dataflow.Claim `json:"claim,omitempty"`
+}
+
+func (d positionsDoc) claim() dataflow.Claim {
+	if d.Claim == nil {
+		return dataflow.Claim{}
+	}
+	return *d.Claim
 }
 
 func encodePositions(d positionsDoc) (string, error) {

@@ -1,10 +1,16 @@
 package rig
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 // Store is an S3 store.
@@ -124,12 +130,42 @@ func startSeaweed(dir string) (*seaweed, error) {
 	s := &seaweed{process: p}
 	s.store = Store{Endpoint: "http://" + addr(ports[0]), AccessKey: "frazil", SecretKey: "frazil-secret", Warehouse: "s3://bkt/t"}
 	s.catalog = Catalog{URI: "http://" + addr(ports[1]), Warehouse: "s3://ice", Credential: "frazil:frazil-secret", Store: s.store}
-	healthy, knows := answers(s.store.Endpoint+"/healthz"), answers(s.catalog.URI+"/v1/config")
+	healthy, knows := answers(s.store.Endpoint+"/healthz"), holdsBucket(s.catalog, "ice")
 	if err := p.wait(func() bool { return healthy() && knows() }); err != nil {
 		p.kill()
 		return nil, err
 	}
 	return s, nil
+}
+
+// holdsBucket says whether the catalog answers for a table bucket: it does before
+// the bucket has been made, with an error.
+func holdsBucket(c Catalog, bucket string) func() bool {
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	id, secret, _ := strings.Cut(c.Credential, ":")
+	return func() bool {
+		resp, err := client.PostForm(c.URI+"/v1/oauth/tokens", url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}})
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		var token struct {
+			Access string `json:"access_token"`
+		}
+		if json.NewDecoder(resp.Body).Decode(&token) != nil {
+			return false
+		}
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, c.URI+"/v1/"+bucket+"/namespaces", nil)
+		if err != nil {
+			return false
+		}
+		req.Header.Set("Authorization", "Bearer "+token.Access)
+		if resp, err = client.Do(req); err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
 }
 
 // startREST starts Iceberg's own test server, with its catalog in a SQLite file.
