@@ -143,11 +143,20 @@ func planWindow(in component.OperatorIn, cfg WindowConfig) (component.OperatorPl
 		Keyed:    true,
 		Exchange: windowExchange,
 		RouteBy:  windowHash,
+		KeyText:  windowKeyText(cfg.By),
 		Delay:    cfg.AllowedLateness.D(),
 		State: fmt.Sprintf("%d bytes of accumulators and the key per group and open window; a window is dropped when the watermark is %s past its start",
 			8*newAccLayout(s.funcs).stride, component.Duration(cfg.Tumbling.D()+cfg.AllowedLateness.D())),
 		Fingerprint: s.fingerprint(),
 	}, nil
+}
+
+// windowKeyText says what rows go by to the tasks.
+func windowKeyText(by []string) string {
+	if len(by) == 0 {
+		return "nothing, so one task has all rows"
+	}
+	return component.Names(by)
 }
 
 // fingerprint covers what the state's bytes mean: not the names of results.
