@@ -107,7 +107,7 @@ func planDedup(in component.OperatorIn, cfg DedupConfig) (component.OperatorPlan
 		Keyed:       true,
 		Exchange:    dedupExchange(schema),
 		RouteBy:     dedupHi,
-		KeyText:     component.Names(cfg.Key),
+		KeyText:     strings.Join(cfg.Key, ", "),
 		State:       fmt.Sprintf("one entry per passed row, until the watermark is %s after it (twice within)", 2*cfg.Within),
 		Fingerprint: dedupFingerprint(schema, cols, cfg),
 	}

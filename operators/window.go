@@ -156,7 +156,7 @@ func windowKeyText(by []string) string {
 	if len(by) == 0 {
 		return "nothing, so one task has all rows"
 	}
-	return component.Names(by)
+	return strings.Join(by, ", ")
 }
 
 // fingerprint covers what the state's bytes mean: not the names of results.

@@ -36,8 +36,10 @@ type PortInfo struct {
 	// Name as a "from" writes it.
 	Name    string   `json:"name"`
 	Columns []Column `json:"columns"`
-	// Key of a changelog, empty for rows that are only added.
-	Key []string `json:"key,omitempty"`
+	// Changelog: rows are also changed and taken away, by Key. Otherwise they are
+	// only added. A changelog without a key is that of a table of one row.
+	Changelog bool     `json:"changelog"`
+	Key       []string `json:"key,omitempty"`
 	// Readers are the steps that get every row; none means the quarantine.
 	Readers []string `json:"readers"`
 }
@@ -67,11 +69,18 @@ type OperatorInfo struct {
 	Name          string     `json:"name"`
 	Component     string     `json:"component"`
 	From          []string   `json:"from"`
-	Keyed         bool       `json:"keyed"`
-	Tasks         int        `json:"tasks,omitempty"`
-	Delay         string     `json:"delay,omitempty"`
-	State         string     `json:"state,omitempty"`
-	Fingerprint   string     `json:"fingerprint,omitempty"`
+	// Keyed: rows go by Key to Tasks tasks.
+	Keyed bool   `json:"keyed"`
+	Key   string `json:"key,omitempty"`
+	Tasks int    `json:"tasks,omitempty"`
+	// Delay is how far it holds the watermark back.
+	Delay string `json:"delay,omitempty"`
+	// State says what it keeps and until when; "" if it keeps nothing.
+	State       string `json:"state,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// Replayable: reading the sources again gives the same rows here; if not,
+	// NotReplayable names the step upstream, or this one, and says why.
+	Replayable    bool       `json:"replayable"`
 	NotReplayable string     `json:"not_replayable,omitempty"`
 	Ports         []PortInfo `json:"ports"`
 }
@@ -86,6 +95,8 @@ type SinkInfo struct {
 	// Commits: rows become visible at checkpoints, exactly once. Otherwise they
 	// are written through, at least once.
 	Commits       bool   `json:"commits"`
+	// Changelog: the rows that come in are changes.
+	Changelog     bool   `json:"changelog"`
 	Replayable    bool   `json:"replayable"`
 	NotReplayable string `json:"not_replayable,omitempty"`
 	Fingerprint   string `json:"fingerprint"`
@@ -109,12 +120,12 @@ func (p *Pipeline) Describe() Description {
 	}
 	for _, o := range g.Operators {
 		ports[o.Name] = o.Plan.Ports
-		d.Operators = append(d.Operators, describeOperator(g, o))
+		d.Operators = append(d.Operators, describeOperator(g, o, p.notReplayable[o.Name]))
 	}
 	for _, s := range g.Sinks {
 		d.Sinks = append(d.Sinks, SinkInfo{
 			Name: s.Name, Component: s.Component, From: s.In.From, Columns: columnsOf(s.In.Input.Schema), Target: s.Plan.Target,
-			Commits: s.NewCommitter != nil, Replayable: s.NotReplayable == "", NotReplayable: s.NotReplayable, Fingerprint: s.Fingerprint[:16],
+			Commits: s.NewCommitter != nil, Changelog: p.changes[s.Name], Replayable: s.NotReplayable == "", NotReplayable: s.NotReplayable, Fingerprint: s.Fingerprint[:16],
 		})
 	}
 	return d
@@ -140,11 +151,12 @@ func orOff(d time.Duration) string {
 	return component.Duration(d).String()
 }
 
-func describeOperator(g *engine.Graph, o *engine.Operator) OperatorInfo {
+func describeOperator(g *engine.Graph, o *engine.Operator, notReplayable string) OperatorInfo {
 	out := OperatorInfo{Name: o.Name, Component: o.Component, From: o.In.Names, Keyed: o.Plan.Keyed, State: o.Plan.State,
-		Fingerprint: o.Plan.Fingerprint, NotReplayable: o.Plan.NotReplayable, Ports: portsOf(g, o.Name, o.Plan.Ports)}
+		Fingerprint: o.Plan.Fingerprint, Replayable: notReplayable == "", NotReplayable: notReplayable,
+		Ports: portsOf(g, o.Name, o.Plan.Ports)}
 	if o.Plan.Keyed {
-		out.Tasks = g.Parallelism
+		out.Key, out.Tasks = o.Plan.KeyText, g.Parallelism
 	}
 	if o.Plan.Delay > 0 {
 		out.Delay = component.Duration(o.Plan.Delay).String()
@@ -155,7 +167,10 @@ func describeOperator(g *engine.Graph, o *engine.Operator) OperatorInfo {
 func portsOf(g *engine.Graph, step string, ports []dataflow.Port) []PortInfo {
 	out := make([]PortInfo, len(ports))
 	for i, p := range ports {
-		out[i] = PortInfo{Name: step, Columns: columnsOf(p.Stream.Schema), Key: p.Stream.Key, Readers: readersOf(g, step, i)}
+		out[i] = PortInfo{Name: step, Columns: columnsOf(p.Stream.Schema), Changelog: p.Stream.Changelog, Readers: readersOf(g, step, i)}
+		if p.Stream.Changelog {
+			out[i].Key = p.Stream.Key
+		}
 		if p.Name != dataflow.PortOut {
 			out[i].Name += "." + p.Name
 		}

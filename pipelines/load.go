@@ -43,6 +43,11 @@ type Pipeline struct {
 	StateMemory, Memory int64
 	// HTTP is the address of metrics, health and API; "" is off.
 	HTTP string
+
+	// notReplayable says of operators why their rows cannot be made again, changes
+	// of sinks that read a changelog.
+	notReplayable map[string]string
+	changes       map[string]bool
 }
 
 // Load reads, checks and plans the file at path. It returns either a pipeline
@@ -212,6 +217,7 @@ func (l *loader) load(path string, o Options) *Pipeline {
 	p := &Pipeline{
 		Name: l.file.Name, File: path, Graph: g, CheckpointEvery: l.file.Checkpoint.Every.D(),
 		StateDir: l.file.State.Dir, StateMemory: int64(l.file.State.Memory), Memory: int64(l.file.Memory), HTTP: l.file.HTTP,
+		notReplayable: map[string]string{}, changes: map[string]bool{},
 	}
 	if p.StateDir == "" {
 		p.StateDir = "./frazil-data/state/" + p.Name
@@ -221,6 +227,12 @@ func (l *loader) load(path string, o Options) *Pipeline {
 	}
 	if p.HTTP == "off" {
 		p.HTTP = ""
+	}
+	for _, s := range l.operators {
+		p.notReplayable[s.name] = s.planned.notReplayableAt(s.name)
+	}
+	for _, s := range l.sinks {
+		p.changes[s.name] = s.from[0].step.planned.ports[s.from[0].index].Stream.Changelog
 	}
 	return p
 }

@@ -292,6 +292,15 @@ func (p *planned) notReplayable() string {
 	return strings.Join(out, "; ")
 }
 
+// notReplayableAt is notReplayable as it is said at a step: its own reason needs
+// no name.
+func (p *planned) notReplayableAt(step string) string {
+	if len(p.reasons) == 1 && p.reasons[0].step == step {
+		return p.reasons[0].why
+	}
+	return p.notReplayable()
+}
+
 // ordered says whether rows come in one order that every run repeats: from one
 // source with a single task, with nothing on the way that mixes them.
 func (p *planned) ordered() bool {

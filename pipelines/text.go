@@ -63,10 +63,16 @@ func (w *textWriter) operator(o OperatorInfo) {
 	w.line(0, "")
 	w.line(0, "operator %s (%s) from %s", o.Name, o.Component, strings.Join(o.From, ", "))
 	if o.Keyed {
-		w.line(1, "keyed, %s", count(o.Tasks, "task"))
+		by := ""
+		if o.Key != "" {
+			by = " by " + o.Key
+		}
+		w.line(1, "keyed%s; %s", by, count(o.Tasks, "task"))
 	}
 	if o.State != "" {
 		w.line(1, "state: %s", o.State)
+	} else {
+		w.line(1, "keeps nothing")
 	}
 	if o.Delay != "" {
 		w.line(1, "holds the watermark back by %s", o.Delay)
@@ -86,16 +92,17 @@ func (w *textWriter) sink(s SinkInfo) {
 	} else {
 		w.line(1, "rows are written through, at least once")
 	}
-	if s.Replayable {
-		w.line(1, "replayable")
-	} else {
-		w.replayable(s.NotReplayable)
+	if s.Changelog {
+		w.line(1, "reads a changelog")
 	}
+	w.replayable(s.NotReplayable)
 	w.line(1, "fingerprint %s", s.Fingerprint)
 }
 
 func (w *textWriter) replayable(why string) {
-	if why != "" {
+	if why == "" {
+		w.line(1, "replayable")
+	} else {
 		w.line(1, "not replayable: %s", why)
 	}
 }
@@ -106,12 +113,9 @@ func (w *textWriter) ports(ports []PortInfo) {
 		if len(p.Readers) > 0 {
 			to = strings.Join(p.Readers, ", ")
 		}
-		w.line(1, "%s -> %s", p.Name, to)
+		w.line(1, "%s -> %s (%s)", p.Name, to, p.kind())
 		if strings.HasSuffix(p.Name, ".bad") {
 			continue // The columns of every port bad are the same; see the reference.
-		}
-		if len(p.Key) > 0 {
-			w.line(2, "changes, key %s", strings.Join(p.Key, ", "))
 		}
 		width := 0
 		for _, c := range p.Columns {
@@ -125,6 +129,17 @@ func (w *textWriter) ports(ports []PortInfo) {
 			w.line(2, "%-*s  %s%s", width, c.Name, c.Type, null)
 		}
 	}
+}
+
+// kind says whether rows are only added.
+func (p PortInfo) kind() string {
+	switch {
+	case !p.Changelog:
+		return "append"
+	case len(p.Key) == 0:
+		return "changelog of one row"
+	}
+	return "changelog by " + strings.Join(p.Key, ", ")
 }
 
 func count(n int, noun string) string {

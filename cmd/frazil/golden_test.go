@@ -37,7 +37,12 @@ func goldens(t *testing.T, folder string) []string {
 
 func golden(t *testing.T, yaml, got string) {
 	t.Helper()
-	name := strings.TrimSuffix(yaml, ".yaml") + ".txt"
+	goldenAs(t, strings.TrimSuffix(yaml, ".yaml")+".txt", got)
+}
+
+// goldenAs compares with the file of that name.
+func goldenAs(t *testing.T, name, got string) {
+	t.Helper()
 	if *rewrite {
 		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -49,7 +54,7 @@ func golden(t *testing.T, yaml, got string) {
 		t.Fatal(err)
 	}
 	if string(want) != got {
-		t.Errorf("%s\n--- got\n%s--- want\n%s", yaml, got, want)
+		t.Errorf("%s\n--- got\n%s--- want\n%s", name, got, want)
 	}
 }
 
@@ -107,6 +112,18 @@ func TestGoodFilesPlan(t *testing.T) {
 		if code, js, _ := frazil("plan", "--format", "json", f); code != exitOK || !strings.HasPrefix(js, "{\n") || strings.Contains(js, "hunter2") {
 			t.Errorf("plan --format json %s: exit code %d\n%s", f, code, js)
 		}
+	}
+}
+
+// The forms for programs, of one pipeline that has a bit of everything.
+func TestThePlanHasFormsForPrograms(t *testing.T) {
+	goldens(t, "good")
+	for _, form := range []string{"json", "ndjson", "dot", "mermaid"} {
+		code, stdout, stderr := frazil("plan", "--format", form, "fleet.yaml")
+		if code != exitOK || stderr != "" {
+			t.Errorf("plan --format %s: exit code %d\n%s", form, code, stderr)
+		}
+		goldenAs(t, "fleet."+form, stdout)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 )
 
 func init() {
-	register(command{"plan", "FILE [--format text|json]", "show graph, columns, state and what can be replayed", (*cli).plan})
+	register(command{"plan", "FILE [--format text|json|ndjson|dot|mermaid]", "show columns, keys, state, changes and what can be replayed", (*cli).plan})
 }
 
 func (c *cli) plan(args []string) int {
 	var form string
-	files, code, ok := c.flags("plan", args, func(fs *flag.FlagSet) { format(fs, &form, "text", "json") })
+	files, code, ok := c.flags("plan", args, func(fs *flag.FlagSet) { format(fs, &form, "text", "json", "ndjson", "dot", "mermaid") })
 	if !ok {
 		return code
 	}
@@ -24,12 +24,19 @@ func (c *cli) plan(args []string) int {
 	}
 	d := p.Describe()
 	var err error
-	if form == "json" {
+	switch form {
+	case "json":
 		e := json.NewEncoder(c.out)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
 		err = e.Encode(d)
-	} else {
+	case "ndjson":
+		err = d.WriteNDJSON(c.out)
+	case "dot":
+		err = d.WriteDot(c.out)
+	case "mermaid":
+		err = d.WriteMermaid(c.out)
+	default:
 		err = d.WriteText(c.out)
 	}
 	if err != nil {
