@@ -241,6 +241,7 @@ func (p *plant) buildKeyed(ctx context.Context, op *Operator) error {
 		}
 		env.State = kv
 		t := &keyedTask{name: fmt.Sprintf("%s/%d", op.Name, i), in: p.newInbox(), report: p.reports, chain: &taskChain{kvs: []*state.TaskKV{kv}}}
+		t.wmNow.Store(int64(dataflow.MinTime))
 		if t.stage, err = p.instance(ctx, t.chain, op, 0, env, op.New, 0); err != nil {
 			return err
 		}

@@ -148,7 +148,7 @@ func (s *opStage) wrap(err error) error {
 }
 
 func wrapSink(step string, err error) error {
-	if errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("sink %s: %w", step, err)

@@ -20,6 +20,9 @@ const (
 	msgWatermark
 	msgBarrier
 	msgEnd
+	// msgAsk is no event of the stream: a question that the task's goroutine
+	// answers between two of them.
+	msgAsk
 )
 
 // message is what travels on an edge.
@@ -30,6 +33,7 @@ type message struct {
 	bytes int64
 	wm    dataflow.Time
 	bar   barrier
+	ask   func()
 }
 
 // barrier cuts the stream. Unmute names sinks that stop being muted behind it.
@@ -47,6 +51,7 @@ type inbox struct {
 	send     *sync.Cond
 	edges    []*inEdge
 	next     int
+	asks     []func()
 	stopped  bool
 	maxBytes int64
 	maxRows  int64
@@ -85,6 +90,7 @@ func (in *inbox) stop() {
 		}
 		e.q, e.head = nil, 0
 	}
+	in.asks = nil
 	in.recv.Broadcast()
 	in.send.Broadcast()
 }
@@ -123,14 +129,31 @@ func (in *inbox) put(edge int, m message) error {
 	return nil
 }
 
-// take returns the next message of an edge that may be read. ready is false
-// when nothing is there and block is not wanted.
+// ask has the task's goroutine call f between two messages, before whatever
+// waits. f is not called if the run ends first: then ask or the run's end says so.
+func (in *inbox) ask(f func()) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.stopped {
+		return errStopped
+	}
+	in.asks = append(in.asks, f)
+	in.recv.Signal()
+	return nil
+}
+
+// take waits for the next message of an edge that may be read, or a question.
 func (in *inbox) take() (edge int, m message, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for {
 		if in.stopped {
 			return 0, message{}, errStopped
+		}
+		if len(in.asks) > 0 {
+			ask := in.asks[0]
+			in.asks = in.asks[1:]
+			return 0, message{kind: msgAsk, ask: ask}, nil
 		}
 		for i := range in.edges {
 			k := (in.next + i) % len(in.edges)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 
 	"frazil/dataflow"
 )
@@ -14,42 +15,32 @@ type keyedTask struct {
 	stage  *opStage
 	chain  *taskChain
 	report func(report)
+	// wmNow is the watermark that the step has worked up to, for who asks.
+	wmNow atomic.Int64
 }
 
-func (t *keyedTask) run(ctx context.Context) error {
-	m := newMerger(len(t.in.edges))
-	for {
-		edge, msg, err := t.in.take()
-		if err != nil {
-			return err
-		}
-		switch msg.kind {
-		case msgBatch:
-			t.stage.port = msg.port
-			err = t.stage.process(ctx, msg.batch)
-			msg.batch.Release()
-		case msgWatermark:
-			if wm, rose := m.watermark(edge, msg.wm); rose {
-				err = t.stage.watermark(ctx, wm)
-			}
-		case msgBarrier:
-			t.in.block(edge)
-			if m.barrier(edge) {
-				if err = t.stage.barrier(ctx, msg.bar); err == nil {
-					t.report(t.chain.report(msg.bar.epoch))
-				}
-				t.in.unblock()
-			}
-		case msgEnd:
-			if m.end(edge) {
-				return t.stage.end(ctx)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
+func (t *keyedTask) run(ctx context.Context) error { return receive(ctx, t.in, t) }
+
+func (t *keyedTask) batch(ctx context.Context, _ int, m message) error {
+	defer m.batch.Release()
+	t.stage.port = m.port
+	return t.stage.process(ctx, m.batch)
 }
+
+func (t *keyedTask) watermark(ctx context.Context, wm dataflow.Time) error {
+	t.wmNow.Store(int64(wm))
+	return t.stage.watermark(ctx, wm)
+}
+
+func (t *keyedTask) barrier(ctx context.Context, b barrier, _ dataflow.Time) error {
+	if err := t.stage.barrier(ctx, b); err != nil {
+		return err
+	}
+	t.report(t.chain.report(b.epoch))
+	return nil
+}
+
+func (t *keyedTask) end(ctx context.Context) error { return t.stage.end(ctx) }
 
 // sinkTask runs one writer.
 type sinkTask struct {
@@ -65,37 +56,16 @@ type sinkTask struct {
 }
 
 func (t *sinkTask) run(ctx context.Context) error {
-	m := newMerger(len(t.in.edges))
-	for {
-		edge, msg, err := t.in.take()
-		if err != nil {
-			return err
-		}
-		switch msg.kind {
-		case msgBatch:
-			err = t.write(ctx, msg)
-		case msgWatermark:
-			if wm, rose := m.watermark(edge, msg.wm); rose {
-				err = outPorts{t.bad}.watermark(ctx, wm)
-			}
-		case msgBarrier:
-			t.in.block(edge)
-			if m.barrier(edge) {
-				err = t.barrier(ctx, msg.bar, m.current)
-				t.in.unblock()
-			}
-		case msgEnd:
-			if m.end(edge) {
-				return outPorts{t.bad}.end(ctx)
-			}
-		}
-		if err != nil {
-			return wrapSink(t.step, err)
-		}
-	}
+	return wrapSink(t.step, receive(ctx, t.in, t))
 }
 
-func (t *sinkTask) write(ctx context.Context, msg message) error {
+func (t *sinkTask) watermark(ctx context.Context, wm dataflow.Time) error {
+	return outPorts{t.bad}.watermark(ctx, wm)
+}
+
+func (t *sinkTask) end(ctx context.Context) error { return outPorts{t.bad}.end(ctx) }
+
+func (t *sinkTask) batch(ctx context.Context, _ int, msg message) error {
 	defer msg.batch.Release()
 	n := msg.batch.NumRows()
 	t.fates.In.Add(n)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -66,33 +67,26 @@ func newQuarantineTask(kv *state.TaskKV, limit int64) (*quarantineTask, error) {
 }
 
 func (q *quarantineTask) run(ctx context.Context) error {
-	m := newMerger(len(q.in.edges))
-	for {
-		edge, msg, err := q.in.take()
-		if err != nil {
-			return err
-		}
-		switch msg.kind {
-		case msgBatch:
-			err = q.store(ctx, q.edges[edge], msg.batch)
-			msg.batch.Release()
-		case msgBarrier:
-			q.in.block(edge)
-			if m.barrier(edge) {
-				q.report(q.chain.report(msg.bar.epoch))
-				q.in.unblock()
-			}
-		case msgEnd:
-			if m.end(edge) {
-				return nil
-			}
-		case msgWatermark:
-		}
-		if err != nil {
-			return fmt.Errorf("quarantine: %w", err)
-		}
+	err := receive(ctx, q.in, q)
+	if err == nil || errors.Is(err, errStopped) {
+		return err
 	}
+	return fmt.Errorf("quarantine: %w", err)
 }
+
+func (q *quarantineTask) batch(ctx context.Context, edge int, m message) error {
+	defer m.batch.Release()
+	return q.store(ctx, q.edges[edge], m.batch)
+}
+
+func (q *quarantineTask) watermark(context.Context, dataflow.Time) error { return nil }
+
+func (q *quarantineTask) barrier(_ context.Context, b barrier, _ dataflow.Time) error {
+	q.report(q.chain.report(b.epoch))
+	return nil
+}
+
+func (q *quarantineTask) end(context.Context) error { return nil }
 
 func (q *quarantineTask) store(ctx context.Context, p portInfo, b arrow.RecordBatch) error {
 	if q.bytes.Load() > q.limit {
