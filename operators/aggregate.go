@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"frazil/dataflow"
+	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -45,18 +46,32 @@ type bytesAggregate interface {
 	resultBytes(b array.Builder, value []byte)
 }
 
-// newAggregateFunc returns the function called name on arguments of type arg
-// (nil for count) with results of type result.
-func newAggregateFunc(name string, arg, result arrow.DataType) (aggregateFunc, error) {
-	switch name {
-	case "count":
+// orderedAggregate is an aggregateFunc whose result depends on the order of the
+// rows: accColumn.order tells it.
+type orderedAggregate interface {
+	aggregateFunc
+	ordered()
+}
+
+// nullAggregate is an aggregateFunc whose update gets nulls as well.
+type nullAggregate interface {
+	aggregateFunc
+	nulls()
+}
+
+// newAggregateFunc makes the function that a calls for.
+func newAggregateFunc(a *expr.Aggregate) (aggregateFunc, error) {
+	if a.Star || a.Func == "count" {
 		return countFunc{}, nil
-	case "sum", "avg":
-		return newSumFunc(name, arg, result)
-	case "min", "max":
-		return newExtremeFunc(name, arg)
 	}
-	return nil, fmt.Errorf("aggregate %s is not available yet; known: count, sum, avg, min, max", name)
+	arg := a.Arg.Type()
+	switch a.Func {
+	case "sum", "avg":
+		return newSumFunc(a.Func, arg, a.Type)
+	case "min", "max":
+		return newExtremeFunc(a.Func, arg)
+	}
+	return nil, fmt.Errorf("aggregate %s is not available yet", a.Func)
 }
 
 // accHeap keeps the byte parts of one aggregate's accumulators.
@@ -88,6 +103,8 @@ type accColumn struct {
 	rows        []uint64
 	stride, off int
 	heap        *accHeap
+	// order is set for an orderedAggregate.
+	order *accOrder
 }
 
 // at returns where the accumulator of group g starts in rows.

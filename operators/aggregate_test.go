@@ -194,7 +194,7 @@ func oracleLeftOut(c oracleCase, lost map[string]bool) string {
 func oracleRun(t *testing.T, c oracleCase, rows []windowTestRow) {
 	t.Helper()
 	feed := newWindowFeed(oracleFields, 0, 1)
-	cfg := WindowConfig{Tumbling: component.Duration(time.Minute), By: c.GroupBy, Aggregate: component.NamedExprs{{Name: "x", Expr: c.Agg}}}
+	cfg := WindowConfig{AlignedWindows: testTumbling(component.Duration(time.Minute)), By: byColumns(c.GroupBy...), Aggregate: component.NamedExprs{{Name: "x", Expr: c.Agg}}}
 	in := component.OperatorIn{Inputs: []dataflow.Stream{{Schema: feed.schema}}, Names: []string{"rows"}}
 	plan, err := planWindow(in, cfg)
 	if c.Error != nil && c.Rows == nil && err != nil {
@@ -419,7 +419,7 @@ func TestResultsThatDoNotFit(t *testing.T) {
 	max64 := array.NewInt64Builder(memory.DefaultAllocator)
 	max64.AppendValues([]int64{math.MaxInt64, math.MinInt64}, nil)
 	ints := max64.NewInt64Array()
-	f, err := newAggregateFunc("sum", dataflow.TypeInt32, dataflow.TypeInt64)
+	f, err := newSumFunc("sum", dataflow.TypeInt32, dataflow.TypeInt64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +468,7 @@ func TestExtremesOfTheExtreme(t *testing.T) {
 	for _, c := range []string{"i", "f", "d", "s"} {
 		aggs = append(aggs, component.NamedExpr{Name: "lo_" + c, Expr: "min(" + c + ")"}, component.NamedExpr{Name: "hi_" + c, Expr: "max(" + c + ")"})
 	}
-	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{Tumbling: component.Duration(time.Minute), By: []string{"k"}, Aggregate: aggs})
+	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{AlignedWindows: testTumbling(component.Duration(time.Minute)), By: byColumns("k"), Aggregate: aggs})
 	r.start(1)
 	nines := strings.Repeat("9", 38)
 	b := feed.batch(r.alloc, 0, []windowTestRow{

@@ -6,11 +6,9 @@ import (
 	"slices"
 
 	"frazil/dataflow"
-	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/bitutil"
 )
 
 // windowBefore is the half of a window in front of the exchange. It takes late
@@ -21,7 +19,7 @@ type windowBefore struct {
 	*windowShape
 	env    *dataflow.Env
 	keys   *keyEncoder
-	evals  []*expr.Evaluator
+	feed   *aggregateFeed
 	layout *accLayout
 	groups windowGroups
 	bad    *dataflow.BadRows
@@ -30,11 +28,10 @@ type windowBefore struct {
 	// closed is Env.Closed as the batch at hand found it.
 	closed int64
 	// Of the batch at hand, one per row: its window's start, its fate, its
-	// group; masked is the group of rows that count in one aggregate.
+	// group.
 	starts []int64
 	marks  []rowMark
 	group  []uint32
-	masked []uint32
 	// rows holds the accumulators of the groups, heaps their bytes.
 	rows     []uint64
 	heaps    []accHeap
@@ -66,9 +63,7 @@ func newWindowBefore(env *dataflow.Env, s *windowShape) (*windowBefore, error) {
 		timeCol: dataflow.Column(s.input, dataflow.SysTime), stampCol: dataflow.Column(s.input, dataflow.SysStamp),
 	}
 	w.heaps = w.layout.newHeaps()
-	for _, e := range s.exprs {
-		w.evals = append(w.evals, e.NewEvaluator(env.Alloc))
-	}
+	w.feed = s.newFeed(env)
 	return w, nil
 }
 
@@ -76,21 +71,15 @@ func newWindowBefore(env *dataflow.Env, s *windowShape) (*windowBefore, error) {
 func (w *windowBefore) Process(ctx context.Context, _ int, b arrow.RecordBatch, out dataflow.Emitter) error {
 	n := int(b.NumRows())
 	w.starts, w.marks = slices.Grow(w.starts[:0], n)[:n], slices.Grow(w.marks[:0], n)[:n]
-	w.group, w.masked = slices.Grow(w.group[:0], n)[:n], slices.Grow(w.masked[:0], n)[:n]
+	w.group = slices.Grow(w.group[:0], n)[:n]
 	w.findLate(b)
-	args := make([]arrow.Array, len(w.evals))
-	defer func() {
-		for _, a := range args {
-			if a != nil {
-				a.Release()
-			}
-		}
-	}()
-	if err := w.evaluate(b, args); err != nil {
+	defer w.feed.unbind()
+	if err := w.feed.bind(b); err != nil {
 		return err
 	}
+	w.findBad()
 	w.groups.find(w, b)
-	w.accumulate(args)
+	w.accumulate()
 	w.env.Fates.Late.Add(int64(len(w.lateRows)))
 	w.env.Fates.Bad.Add(int64(len(w.badRows)))
 	w.env.Fates.Absorbed.Add(int64(n - len(w.lateRows) - len(w.badRows)))
@@ -136,105 +125,28 @@ func (w *windowBefore) findLate(b arrow.RecordBatch) {
 	}
 }
 
-// evaluate computes arguments and filters into args and marks the rows that
-// have no value for one that counts: an argument does only where the filter is
-// true. A late row is in no aggregate, so it stays late.
-func (w *windowBefore) evaluate(b arrow.RecordBatch, args []arrow.Array) error {
+// findBad marks the rows that have no value for an aggregate they count in. A
+// late row is in no aggregate, so it stays late.
+func (w *windowBefore) findBad() {
 	w.badRows = w.badRows[:0]
-	var failed [][]expr.RowError
-	for i, ev := range w.evals {
-		a, errs, err := ev.Eval(b)
-		if err != nil {
-			return fmt.Errorf("evaluate %s: %w", w.exprs[i], err)
+	w.feed.failures(func(row int, bad dataflow.Bad) {
+		if w.marks[row] == rowCounts {
+			w.marks[row] = rowBad
+			w.badRows = append(w.badRows, windowBadRow{row, bad})
 		}
-		args[i] = a
-		if len(errs) > 0 && failed == nil {
-			failed = make([][]expr.RowError, len(w.evals))
-		}
-		if failed != nil {
-			failed[i] = errs
-		}
-	}
-	if failed == nil {
-		return nil
-	}
-	for _, agg := range w.aggs {
-		var filter *array.Boolean
-		if agg.filter >= 0 {
-			filter = args[agg.filter].(*array.Boolean)
-			w.markBad(agg.name, failed[agg.filter], nil)
-		}
-		if agg.arg >= 0 {
-			w.markBad(agg.name, failed[agg.arg], filter)
-		}
-	}
+	})
 	slices.SortFunc(w.badRows, func(a, b windowBadRow) int { return a.row - b.row })
-	return nil
-}
-
-func (w *windowBefore) markBad(name string, errs []expr.RowError, filter *array.Boolean) {
-	for _, e := range errs {
-		if w.marks[e.Row] != rowCounts || filter != nil && !(filter.IsValid(e.Row) && filter.Value(e.Row)) {
-			continue
-		}
-		w.marks[e.Row] = rowBad
-		w.badRows = append(w.badRows, windowBadRow{e.Row, dataflow.Bad{Reason: e.Bad.Reason, Detail: "aggregate " + name + ": " + e.Bad.Detail}})
-	}
 }
 
 // accumulate fills the accumulators of the groups that find found.
-func (w *windowBefore) accumulate(args []arrow.Array) {
+func (w *windowBefore) accumulate() {
 	n := (w.groups.n + 1) * w.layout.stride
 	w.rows = slices.Grow(w.rows[:0], n)[:n]
 	clear(w.rows)
 	for h := range w.heaps {
 		w.heaps[h].reset()
 	}
-	for i, agg := range w.aggs {
-		groups := w.group
-		var arg arrow.Array
-		if agg.filter >= 0 {
-			groups = maskFilter(w.masked, groups, args[agg.filter].(*array.Boolean))
-		}
-		if agg.arg >= 0 {
-			arg = args[agg.arg]
-			groups = maskNulls(w.masked, groups, arg)
-		}
-		w.funcs[i].update(w.layout.column(i, w.rows, w.heaps), groups, arg)
-	}
-}
-
-// maskNulls returns groups with the nulls of a in group 0, in dst if there are
-// any. dst may be groups.
-func maskNulls(dst, groups []uint32, a arrow.Array) []uint32 {
-	if a.NullN() == 0 {
-		return groups
-	}
-	valid, off := a.NullBitmapBytes(), a.Data().Offset()
-	if len(valid) == 0 { // an array of type null
-		clear(dst)
-		return dst
-	}
-	for i, g := range groups {
-		if !bitutil.BitIsSet(valid, off+i) {
-			g = 0
-		}
-		dst[i] = g
-	}
-	return dst
-}
-
-// maskFilter returns groups, in dst, with the rows in group 0 where filter is
-// not true.
-func maskFilter(dst, groups []uint32, filter *array.Boolean) []uint32 {
-	bits, off := filter.Data().Buffers()[1].Bytes(), filter.Data().Offset()
-	for i, g := range groups {
-		if !bitutil.BitIsSet(bits, off+i) {
-			g = 0
-		}
-		dst[i] = g
-	}
-	return maskNulls(dst, dst, filter)
+	w.feed.update(w.layout, w.rows, w.heaps, w.group)
 }
 
 // emitLate sends the late rows with what makes them late.

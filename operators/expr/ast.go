@@ -40,7 +40,16 @@ type ast struct {
 	operand   *ast // opCase
 	otherwise *ast // opCase
 	filter    *ast // an aggregate's
+	order     []orderAst
+	within    bool // order is that of "within group"
 	typ       typ  // opTyped, opCast
+}
+
+// orderAst is one term of an aggregate's order by.
+type orderAst struct {
+	by         *ast
+	desc       bool
+	nullsFirst bool
 }
 
 // canonical writes a with explicit parentheses, names in the form that reads
@@ -149,6 +158,21 @@ func (a *ast) canonicalCall(b *strings.Builder) {
 		a.args[1].canonical(b)
 	default:
 		list(b, a.args)
+	}
+	if a.within {
+		b.WriteString(") within group (")
+	}
+	for i, o := range a.order {
+		switch {
+		case i > 0:
+			b.WriteString(", ")
+		case a.within:
+			b.WriteString("order by ")
+		default:
+			b.WriteString(" order by ")
+		}
+		o.by.canonical(b)
+		b.WriteString(orderSuffix(o.desc, o.nullsFirst))
 	}
 	b.WriteString(")")
 	if a.filter != nil {

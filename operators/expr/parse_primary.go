@@ -171,11 +171,12 @@ func (p *parser) call(name token) (*ast, error) {
 		}
 	} else if !p.op(")") {
 		a.distinct = p.word("distinct")
-		args, err := p.args()
-		if err != nil {
+		if err := p.callArgs(a); err != nil {
 			return nil, err
 		}
-		a.args = args
+	}
+	if err := p.withinGroup(a); err != nil {
+		return nil, err
 	}
 	if p.isWord(0, "filter") && p.peekAt(1).text == "(" {
 		p.i += 2

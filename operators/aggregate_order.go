@@ -1,0 +1,105 @@
+package operators
+
+import (
+	"encoding/binary"
+
+	"frazil/dataflow"
+	"frazil/operators/expr"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+)
+
+// orderTerm is one term of an order by: arg is its index in the exprs of the
+// step.
+type orderTerm struct {
+	arg   int
+	order expr.Order
+}
+
+// accOrder says where the rows of the bound batch stand in the order of an
+// aggregate: by its order by, then by event time, source, split and position,
+// which stay the same however rows are batched and whatever numbers the splits
+// have in this process. Rows that a step created have no origin and are told
+// apart by their values.
+//
+// An order key is bytes that compare as the rows do, each part telling its own
+// end; it is a format (docs/state-format.md): the terms of order by (see
+// sortValue), the event time (8 bytes), source and split as texts, the position
+// (8 bytes), as far as the input has them.
+type accOrder struct {
+	terms  []sortTerm
+	args   []int
+	splits *dataflow.SplitTable
+	// Indexes of system columns, -1 where there is none.
+	timeCol, splitCol, posCol int
+
+	times, pos []int64
+	split      []int32
+	// names holds the encoded source and split by split number.
+	names map[int32][]byte
+}
+
+func newAccOrder(s *aggregateSet, order []orderTerm, splits *dataflow.SplitTable) *accOrder {
+	o := &accOrder{
+		splits: splits, names: map[int32][]byte{},
+		timeCol: dataflow.Column(s.schema, dataflow.SysTime), splitCol: dataflow.Column(s.schema, dataflow.SysSplit), posCol: dataflow.Column(s.schema, dataflow.SysPos),
+	}
+	for _, t := range order {
+		o.terms = append(o.terms, sortTerm{desc: t.order.Desc, nullsFirst: t.order.NullsFirst})
+		o.args = append(o.args, t.arg)
+	}
+	return o
+}
+
+// bind makes args and the system columns of b what append reads.
+func (o *accOrder) bind(args []arrow.Array, b arrow.RecordBatch) {
+	for i, a := range o.args {
+		o.terms[i].col.bind(args[a])
+	}
+	o.times, o.split, o.pos = nil, nil, nil
+	if o.timeCol >= 0 {
+		o.times = b.Column(o.timeCol).(*array.Int64).Int64Values()
+	}
+	if o.splitCol >= 0 && o.posCol >= 0 {
+		o.split = b.Column(o.splitCol).(*array.Int32).Int32Values()
+		o.pos = b.Column(o.posCol).(*array.Int64).Int64Values()
+	}
+}
+
+// append adds the order key of a row to dst.
+func (o *accOrder) append(dst []byte, row int) []byte {
+	for i := range o.terms {
+		dst = o.terms[i].append(dst, row)
+	}
+	if o.times != nil {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(o.times[row])^1<<63)
+	}
+	if o.split != nil {
+		dst = append(dst, o.name(o.split[row])...)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(o.pos[row])^1<<63)
+	}
+	return dst
+}
+
+func (o *accOrder) name(split int32) []byte {
+	n, ok := o.names[split]
+	if !ok {
+		source, s := "", dataflow.Split("")
+		if o.splits != nil {
+			source, s = o.splits.Name(split)
+		}
+		n = appendSortText(appendSortText(nil, []byte(source)), []byte(s))
+		o.names[split] = n
+	}
+	return n
+}
+
+// first says whether row comes before another by terms that need no key: the
+// event time, if there is no order by. ok is false if that does not decide.
+func (o *accOrder) time(row int) (t int64, ok bool) {
+	if len(o.terms) > 0 || o.times == nil {
+		return 0, false
+	}
+	return o.times[row], true
+}
