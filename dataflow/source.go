@@ -189,6 +189,21 @@ type Ender interface {
 	Ends(ctx context.Context, splits []Split) (map[Split]Position, error)
 }
 
+// Pauser holds splits back: those far ahead of the others in event time, so that
+// a backfill does not pile up open windows. Pause and Resume come from the
+// goroutine that polls, between two Polls. They name assigned splits and return
+// at once; on a split that is paused already, or is not, they change nothing.
+//
+// A paused split gives nothing, neither rows nor news, until it is resumed;
+// Poll goes on with the other splits, or waits. Nothing is lost: reading goes on
+// at the Next told last. What was known about its end may be outdated by then,
+// so a split that is caught up says so again, once that is known anew. Assign of
+// a paused split resumes it.
+type Pauser interface {
+	Pause(splits ...Split)
+	Resume(splits ...Split)
+}
+
 // Locator writes the place of a row for people: "fleet.ndjson:12". Without it
 // the number in SysPos is shown. It is called from any goroutine.
 type Locator interface {

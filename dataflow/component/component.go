@@ -50,6 +50,9 @@ type SourcePlan struct {
 	NotReplayable string
 	// Arrived: batches carry SysArrived.
 	Arrived bool
+	// Pauses: the source is a dataflow.Pauser, so that event_time may bound how
+	// far its splits drift apart.
+	Pauses bool
 }
 
 // OperatorIn is what an operator plans on.

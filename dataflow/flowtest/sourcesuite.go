@@ -34,6 +34,7 @@ func SourceSuite(t *testing.T, u SourceUnderTest) {
 	t.Run("every position resumes and cuts", func(t *testing.T) { sourceCuts(t, u) })
 	t.Run("ends", func(t *testing.T) { sourceEnds(t, u) })
 	t.Run("poll heeds its context and limits", func(t *testing.T) { sourcePoll(t, u) })
+	t.Run("paused splits wait", func(t *testing.T) { sourcePause(t, u) })
 	t.Run("unassigned splits give nothing", func(t *testing.T) { sourceUnassign(t, u) })
 	t.Run("close", func(t *testing.T) { sourceClose(t, u) })
 }

@@ -132,7 +132,7 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 	if len(ps) > 0 {
 		return component.SourcePlan{}, ps
 	}
-	p := component.SourcePlan{Schema: schema, Tasks: cfg.Lanes, Bounded: cfg.Mode == ModeEnd}
+	p := component.SourcePlan{Schema: schema, Tasks: cfg.Lanes, Bounded: cfg.Mode == ModeEnd, Pauses: true}
 	if cfg.OnGap == GapContinue {
 		p.NotReplayable = "on_gap: continue passes over files that changed, so that another read may give other rows"
 	}

@@ -33,7 +33,9 @@ type lane struct {
 	known   map[string]stamp // the finished files, as far as they are still there
 
 	caughtUp, parked bool
-	block            []byte
+	// paused: the lane gives nothing until it is resumed.
+	paused bool
+	block  []byte
 }
 
 var (

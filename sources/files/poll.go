@@ -119,7 +119,7 @@ func (s *Source) list() error {
 // read reads one lane up to the limit. It returns an empty Polled if there is
 // nothing to say.
 func (s *Source) read(l *lane, limit dataflow.PollLimit) (dataflow.Polled, error) {
-	if l.parked {
+	if l.parked || l.paused {
 		return dataflow.Polled{}, nil
 	}
 	if l.row == l.until {
@@ -234,4 +234,5 @@ var (
 	_ dataflow.Starter    = (*Source)(nil)
 	_ dataflow.Ender      = (*Source)(nil)
 	_ dataflow.Locator    = (*Source)(nil)
+	_ dataflow.Pauser     = (*Source)(nil)
 )

@@ -213,7 +213,7 @@ func (s *Source) Assign(_ context.Context, splits []dataflow.SplitAt) error {
 		} else if err := s.sameRow(l, sp.From); err != nil {
 			return err
 		}
-		l.until, l.untilAt, l.parked, l.caughtUp = -1, nil, false, false
+		l.until, l.untilAt, l.parked, l.caughtUp, l.paused = -1, nil, false, false, false
 		if sp.Until != nil {
 			u, err := decodePosition(sp.Until)
 			if err != nil {
@@ -271,6 +271,26 @@ func (s *Source) Unassign(_ context.Context, splits []dataflow.Split) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Pause implements dataflow.Pauser.
+func (s *Source) Pause(splits ...dataflow.Split) {
+	s.each(splits, func(l *lane) { l.paused = true })
+}
+
+// Resume implements dataflow.Pauser. The lane says anew that it is caught up.
+func (s *Source) Resume(splits ...dataflow.Split) {
+	s.each(splits, func(l *lane) { l.paused, l.caughtUp = false, false })
+}
+
+func (s *Source) each(splits []dataflow.Split, f func(*lane)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, split := range splits {
+		if l := s.find(split); l != nil {
+			f(l)
+		}
+	}
 }
 
 // Locate writes a line of a lane as "events.ndjson:12".

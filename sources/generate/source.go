@@ -16,9 +16,10 @@ import (
 func init() {
 	component.RegisterSource(component.Source[Config]{
 		Name:    "generate",
-		Summary: "Makes up records: a simulated fleet of devices, or numbered rows.",
+		Summary: "Makes up records: a simulated fleet of devices, numbered rows, or the events of Nexmark.",
 		Doc: `Delivery: the same configuration gives the same records in every run, and reading goes on exactly where it
-stopped. Every split ends by itself after its share of the records; a counter without count never ends.
+stopped. Every split ends by itself after its share of the records; a counter without count and a nexmark with events 0
+never end.
 
 Order: by arrival along a split. The clock is simulated, starts at start and is also the arrival time that max_ahead
 compares with. rate slows the source down and changes no record.
@@ -26,6 +27,11 @@ compares with. rate slows the source down and changes no record.
 fleet sends JSON objects {"device", "site", "seq", "ts" (milliseconds), "temp", "humidity", "status"}; decode them
 with {json: {schema: {device: string, site: string, seq: int64, ts: timestamptz(ms), temp: float64, humidity: float64,
 status: string}}}. counter gives the columns n int64, split int32, ts timestamptz, key string, value float64.
+
+nexmark gives the bids, the auctions or the people of the Nexmark benchmark, in its proportions and sizes and with its
+hot keys: int64 numbers, strings, and times in timestamptz of whole milliseconds. Two sources with the same seed and
+different only are two views of one stream: a bid's auction is an id that the auctions have. A bid may come before its
+auction.
 
 Memory: one batch, and some 100 bytes per device.`,
 		Default: func() Config { return Config{} },
@@ -37,11 +43,11 @@ Memory: one batch, and some 100 bytes per device.`,
 }
 
 func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
-	out := component.SourcePlan{Bounded: true, Arrived: true}
+	out := component.SourcePlan{Bounded: true, Arrived: true, Pauses: true}
 	var p component.Problems
 	switch {
-	case (cfg.Fleet == nil) == (cfg.Counter == nil):
-		return out, component.Badf("", "expected exactly one of fleet: {...} and counter: {...}")
+	case cfg.kinds() != 1:
+		return out, component.Badf("", "expected exactly one of fleet: {...}, counter: {...} and nexmark: {...}")
 	case cfg.Fleet != nil:
 		p = cfg.Fleet.check()
 		if in.Decoded == nil {
@@ -49,6 +55,14 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 				"{device: string, site: string, seq: int64, ts: timestamptz(ms), temp: float64, humidity: float64, status: string}}}"})
 		}
 		out.Schema, out.Tasks = in.Decoded, cfg.Fleet.Splits
+	case cfg.Nexmark != nil:
+		p = cfg.Nexmark.check()
+		if in.Decoded != nil {
+			p = append(p, component.Problem{Path: "nexmark", Msg: "nexmark gives typed columns: remove decode from the source"})
+		}
+		if len(p) == 0 {
+			out.Schema, out.Tasks, out.Bounded = cfg.Nexmark.schema(), cfg.Nexmark.Splits, cfg.Nexmark.Events > 0
+		}
 	default:
 		p = cfg.Counter.check()
 		if in.Decoded != nil {
@@ -60,6 +74,16 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 		return component.SourcePlan{}, p
 	}
 	return out, nil
+}
+
+// kinds is how many blocks are given.
+func (c Config) kinds() (n int) {
+	for _, given := range []bool{c.Fleet != nil, c.Counter != nil, c.Nexmark != nil} {
+		if given {
+			n++
+		}
+	}
+	return n
 }
 
 // source reads the splits of a stream, always the one that stands earliest in
@@ -92,6 +116,8 @@ type reader struct {
 	base  int64
 	// rested: it said that it stands at its until or end, and has no more to say.
 	rested bool
+	// paused: it gives nothing until it is resumed.
+	paused bool
 }
 
 func newSource(env *dataflow.Env, cfg Config) (*source, error) {
@@ -117,8 +143,18 @@ func newSource(env *dataflow.Env, cfg Config) (*source, error) {
 			return nil, err
 		}
 		s.stream, s.rate = st, cfg.Counter.Rate
+	case cfg.Nexmark != nil:
+		st, err := newNexmarkStream(*cfg.Nexmark, alloc(env))
+		if err != nil {
+			return nil, err
+		}
+		// Events of all kinds are paced, of which this many become rows.
+		s.stream, s.rate = st, cfg.Nexmark.Rate*st.kind.each/nexEpoch
+		if cfg.Nexmark.Rate > 0 {
+			s.rate = max(s.rate, 1)
+		}
 	default:
-		return nil, errors.New("generate: neither fleet nor counter is configured")
+		return nil, errors.New("generate: no kind of records is configured")
 	}
 	return s, nil
 }
@@ -188,6 +224,22 @@ func (s *source) Unassign(_ context.Context, splits []dataflow.Split) error {
 	return nil
 }
 
+// Pause implements dataflow.Pauser.
+func (s *source) Pause(splits ...dataflow.Split) { s.setPaused(splits, true) }
+
+// Resume implements dataflow.Pauser.
+func (s *source) Resume(splits ...dataflow.Split) { s.setPaused(splits, false) }
+
+func (s *source) setPaused(splits []dataflow.Split, paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, split := range splits {
+		if r := s.mu.readers[split]; r != nil {
+			r.paused = paused
+		}
+	}
+}
+
 var errClosed = errors.New("generate: source is closed")
 
 // Poll implements dataflow.Source.
@@ -226,7 +278,7 @@ func (s *source) poll(limit dataflow.PollLimit) (dataflow.Polled, time.Duration,
 	var pickAt dataflow.Time
 	var pickTo int64
 	for _, r := range s.mu.order {
-		if r.rested {
+		if r.rested || r.paused {
 			continue
 		}
 		if r.next == r.stop() {
@@ -347,7 +399,7 @@ func (s *source) Begin(_ context.Context, splits []dataflow.Split) (map[dataflow
 func (s *source) Ends(_ context.Context, splits []dataflow.Split) (map[dataflow.Split]dataflow.Position, error) {
 	for n := range s.stream.splits() {
 		if s.stream.length(n) == endless {
-			return nil, dataflow.Permanentf("generate: the counter has no end: set count, or run without an end")
+			return nil, dataflow.Permanentf("generate: the records have no end: set count (events of nexmark), or run without an end")
 		}
 	}
 	return s.each(splits, s.stream.length)
@@ -389,4 +441,5 @@ var (
 	_ dataflow.Starter    = (*source)(nil)
 	_ dataflow.Ender      = (*source)(nil)
 	_ dataflow.Locator    = (*source)(nil)
+	_ dataflow.Pauser     = (*source)(nil)
 )

@@ -95,7 +95,7 @@ func (s *source) askChecks() {
 	var ask []job
 	idle := true
 	for _, sp := range s.poll.splits {
-		quiet := sp.state == reading && len(sp.queue) == 0 && !sp.moved
+		quiet := sp.state == reading && len(sp.queue) == 0 && !sp.moved && !sp.paused
 		idle = idle && quiet
 		sp.moved = false
 		if quiet && (!sp.caughtUp || s.poll.ticks%calmTicks == 0) {

@@ -45,7 +45,7 @@ type source struct {
 		splits   []*split // in the order of turns
 		byName   map[dataflow.Split]*split
 		turn     int
-		buffered int64 // bytes of records that wait in queues
+		buffered int64 // bytes of records that wait in queues of splits not paused
 		seq      uint64
 		failed   error // what ends the source with the next Poll
 		ticks    int
@@ -90,6 +90,8 @@ type split struct {
 	moved bool
 	// stalled counts looks at which records were there and did not come.
 	stalled int
+	// paused: nothing is said of it; unfetched: the client does not fetch it.
+	paused, unfetched bool
 }
 
 type state int
@@ -249,6 +251,7 @@ func (s *source) remove(sp *split) {
 
 // stop ends the client's fetching of a split.
 func (s *source) stop(sp *split) {
+	s.fetchAgain(sp)
 	if sp.state == reading {
 		s.client.RemoveConsumePartitions(map[string][]int32{sp.topic: {sp.partition}})
 	}
@@ -256,8 +259,8 @@ func (s *source) stop(sp *split) {
 
 // drop forgets the records that wait. They are left to the garbage collector.
 func (s *source) drop(sp *split) {
-	for _, f := range sp.queue {
-		s.poll.buffered -= f.bytes
+	if !sp.paused {
+		s.poll.buffered -= sp.queued()
 	}
 	sp.queue, sp.next = nil, sp.pos.offset
 }
@@ -328,6 +331,9 @@ func (s *source) next(limit dataflow.PollLimit) (dataflow.Polled, error) {
 	for i := range n {
 		at := (s.poll.turn + i) % n
 		sp := s.poll.splits[at]
+		if sp.paused {
+			continue
+		}
 		if len(sp.queue) == 0 && sp.failed != nil {
 			return dataflow.Polled{}, sp.failed
 		}
@@ -395,7 +401,11 @@ func (s *source) enqueue(sp *split, id string, p *kgo.FetchPartition) {
 		sp.queue = append(sp.queue, f)
 		sp.next = p.Records[n-1].Offset + 1
 		sp.moved = true
-		s.poll.buffered += f.bytes
+		if sp.paused {
+			s.holdFetch(sp)
+		} else {
+			s.poll.buffered += f.bytes
+		}
 	}
 	if p.Err != nil {
 		s.partitionFailed(sp, p.Err)
