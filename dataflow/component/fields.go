@@ -8,8 +8,9 @@ import (
 )
 
 // Field is one key of a config struct, as its tags tell: yaml:"name,required"
-// or yaml:",inline" for a struct whose fields stand among the outer ones, and
-// oneof:"a,b" for text that is one of a few words.
+// or yaml:",inline" for a struct whose fields stand among the outer ones,
+// oneof:"a,b" for text that is one of a few words, and choose:"one" or
+// choose:"up_to_one" for keys of which only one may stand in a block.
 type Field struct {
 	Name     string
 	GoName   string
@@ -18,7 +19,16 @@ type Field struct {
 	Owner    reflect.Type
 	Required bool
 	OneOf    []string
+	// Choice is "", ChooseOne or ChooseUpToOne. The decoder does not check it: the
+	// component does, with words of its own.
+	Choice string
 }
+
+// Rules for keys that exclude one another.
+const (
+	ChooseOne     = "one"
+	ChooseUpToOne = "up_to_one"
+)
 
 // FieldsOf lists the keys of a config struct in the order of the struct. It
 // panics where an exported field has no yaml tag: a developer's mistake.
@@ -47,6 +57,9 @@ func FieldsOf(t reflect.Type) []Field {
 		x := Field{Name: name, GoName: f.Name, Index: []int{i}, Type: f.Type, Owner: t, Required: opts == "required"}
 		if of := f.Tag.Get("oneof"); of != "" {
 			x.OneOf = strings.Split(of, ",")
+		}
+		if x.Choice = f.Tag.Get("choose"); x.Choice != "" && x.Choice != ChooseOne && x.Choice != ChooseUpToOne {
+			panic(fmt.Sprintf("config %s, field %s: choose:%q is no rule", t, f.Name, x.Choice))
 		}
 		out = append(out, x)
 	}
@@ -124,8 +137,17 @@ func nestedKeys(fields []Field, path string, into map[string]string) {
 	}
 }
 
+// TypeTexter is a config type that names itself on the reference page. It is
+// called on the zero value.
+type TypeTexter interface {
+	TypeText() string
+}
+
 // TypeText names a field's type for the reference page.
 func TypeText(t reflect.Type) string {
+	if x, ok := reflect.Zero(t).Interface().(TypeTexter); ok && t.Kind() != reflect.Pointer {
+		return x.TypeText()
+	}
 	switch t {
 	case reflect.TypeFor[Duration]():
 		return "duration"

@@ -27,11 +27,12 @@ func Reference(i Info) string {
 }
 
 func writeFields(w *strings.Builder, path string, v reflect.Value) {
-	for _, f := range FieldsOf(v.Type()) {
+	fields := FieldsOf(v.Type())
+	for _, f := range fields {
 		at := Join(path, f.Name)
 		fv := v.FieldByIndex(f.Index)
 		fmt.Fprintf(w, "\n### `%s`\n\n", at)
-		fmt.Fprintf(w, "%s\n", strings.Join(facts(f, fv), ", "))
+		fmt.Fprintf(w, "%s\n", strings.Join(facts(f, fields, fv), ", "))
 		if doc := FieldDoc(f.Owner, f.GoName); doc != "" {
 			fmt.Fprintf(w, "\n%s\n", doc)
 		}
@@ -67,16 +68,32 @@ func filled(v reflect.Value, t reflect.Type) reflect.Value {
 }
 
 // facts are type, default and whether a field is required.
-func facts(f Field, v reflect.Value) []string {
+func facts(f Field, among []Field, v reflect.Value) []string {
 	out := []string{TypeText(f.Type)}
 	if len(f.OneOf) > 0 {
 		out[0] = "one of `" + strings.Join(f.OneOf, "`, `") + "`"
 	}
-	if f.Required {
+	switch {
+	case f.Required:
 		return append(out, "required")
+	case f.Choice == ChooseOne:
+		out = append(out, "exactly one of `"+strings.Join(chosenFrom(among, f.Choice), "`, `")+"`")
+	case f.Choice == ChooseUpToOne:
+		out = append(out, "at most one of `"+strings.Join(chosenFrom(among, f.Choice), "`, `")+"`")
 	}
 	if !v.IsZero() && v.Kind() != reflect.Struct && v.Kind() != reflect.Pointer {
 		out = append(out, "default `"+valueText(v)+"`")
+	}
+	return out
+}
+
+// chosenFrom lists the keys of a block that exclude one another.
+func chosenFrom(fields []Field, choice string) []string {
+	var out []string
+	for _, f := range fields {
+		if f.Choice == choice {
+			out = append(out, f.Name)
+		}
 	}
 	return out
 }
