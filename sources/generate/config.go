@@ -13,6 +13,9 @@ type Config struct {
 	Fleet *FleetConfig `yaml:"fleet"`
 	// Numbered rows in typed columns. Takes no decode block.
 	Counter *CounterConfig `yaml:"counter"`
+	// The auctions, people or bids of the Nexmark benchmark in typed columns.
+	// Takes no decode block.
+	Nexmark *NexmarkConfig `yaml:"nexmark"`
 }
 
 // FleetConfig is a simulated fleet of devices.

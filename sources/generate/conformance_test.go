@@ -13,6 +13,11 @@ func TestConformance(t *testing.T) {
 		cfg.Count, cfg.Splits = 23, 3
 		conform(t, Config{Counter: &cfg})
 	})
+	t.Run("nexmark", func(t *testing.T) {
+		cfg := DefaultNexmark()
+		cfg.Events, cfg.Splits = 170, 3
+		conform(t, Config{Nexmark: &cfg})
+	})
 	t.Run("fleet", func(t *testing.T) {
 		cfg := DefaultFleet()
 		cfg.Events, cfg.Splits, cfg.Sites, cfg.Devices = 60, 3, 2, 3
