@@ -45,6 +45,10 @@ func (c *cli) components(args []string) int {
 }
 
 func (c *cli) help(args []string) int {
+	args, code, ok := c.flags("help", args, nil)
+	if !ok {
+		return code
+	}
 	if len(args) == 0 {
 		c.usage(c.out)
 		return exitOK

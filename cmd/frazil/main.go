@@ -114,7 +114,7 @@ func (c *cli) flags(name string, args []string, define func(*flag.FlagSet)) (res
 	fs.Usage = func() {
 		for _, cmd := range commands {
 			if cmd.name == name {
-				fmt.Fprintf(c.err, "Usage: frazil %s %s\n%s.\n", cmd.name, cmd.args, cmd.summary)
+				fmt.Fprintf(c.err, "Usage: frazil %s\n%s.\n", strings.TrimSpace(cmd.name+" "+cmd.args), cmd.summary)
 			}
 		}
 		fs.PrintDefaults()

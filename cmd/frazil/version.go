@@ -10,7 +10,14 @@ func init() {
 	register(command{"version", "", "show the version", (*cli).version})
 }
 
-func (c *cli) version([]string) int {
+func (c *cli) version(args []string) int {
+	rest, code, ok := c.flags("version", args, nil)
+	if !ok {
+		return code
+	}
+	if len(rest) > 0 {
+		return c.wrong("version takes no %q", rest[0])
+	}
 	version, revision := "(devel)", ""
 	if b, ok := debug.ReadBuildInfo(); ok {
 		if b.Main.Version != "" {
