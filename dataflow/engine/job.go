@@ -34,6 +34,8 @@ type Job struct {
 	// claim is made once a process, by the attempt that first has something to
 	// commit; zero: none, or the pipeline needs none.
 	claim dataflow.Claim
+	// again: an attempt has been connected before.
+	again bool
 }
 
 // Result is how a run ended.
@@ -147,6 +149,10 @@ func (j *Job) attempt(ctx context.Context, retry *backoff) (Result, attemptPhase
 	if err := c.connect(ctx); err != nil {
 		return Result{Manifest: m}, connecting, errors.Join(err, c.close())
 	}
+	if j.again {
+		j.o.Log.Info("connected again")
+	}
+	j.again = true
 	j.note(func(s *Status) { s.Connected = true })
 	retry.reset()
 	res, err := c.run(ctx)

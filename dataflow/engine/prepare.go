@@ -12,7 +12,8 @@ import (
 	"frazil/dataflow/checkpoint"
 )
 
-// connect is prepare that a stop ends early.
+// connect is prepare that a stop ends early: at once at the start of a run; one
+// that has been running gets the budget of a stop, for a last checkpoint.
 func (c *coordinator) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -21,9 +22,19 @@ func (c *coordinator) connect(ctx context.Context) error {
 	go func() {
 		select {
 		case <-c.j.stop:
-			cancel(errStoppedConnecting)
 		case <-done:
+			return
 		}
+		if c.j.again {
+			t := time.NewTimer(c.j.o.Budget)
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-done:
+				return
+			}
+		}
+		cancel(errStoppedConnecting)
 	}()
 	err := c.prepare(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errStoppedConnecting) {

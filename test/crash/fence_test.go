@@ -84,7 +84,11 @@ func (x *trial) race(twin string, records []record) (fenced, good []int) {
 	x.feedUntilOneEnds(records, two)
 	for k, r := range two {
 		// From then on it takes signals; it may have ended.
-		r.until("it runs", func() bool { return strings.Contains(r.stderr.String(), "msg=running") })
+		r.until("it runs", func() bool {
+			text := r.stderr.String()
+			return strings.Contains(text, "msg=running") &&
+				strings.Count(text, "starting again") == strings.Count(text, "connected again")
+		})
 		r.signal(syscall.SIGTERM)
 		switch code := r.wait(); {
 		case code == 0:
