@@ -9,29 +9,9 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
-	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
-
-// WindowConfig configures the operator window.
-type WindowConfig struct {
-	// Tumbling is the width of the windows, which follow one another without a
-	// gap from 1970-01-01T00:00:00Z on; at least 1us, no default.
-	Tumbling component.Duration `yaml:"tumbling,required"`
-	// By names the columns of the group: each window gives one row per
-	// combination of their values, null being a value. Empty: one row per
-	// window.
-	By []string `yaml:"by"`
-	// Aggregate maps result columns to aggregates, in the order of the result:
-	// count(*), count(x), sum(x), avg(x), min(x), max(x), each with
-	// filter (where ...) behind it if wanted.
-	Aggregate component.NamedExprs `yaml:"aggregate,required"`
-	// AllowedLateness keeps a window open for this long after the watermark has
-	// passed its end: rows that arrive meanwhile count, and the result waits for
-	// them. Default 0s.
-	AllowedLateness component.Duration `yaml:"allowed_lateness"`
-}
 
 const windowDoc = `Groups rows by windows of event time and by columns, and gives one row per
 window and group: the "by" columns, window_start, window_end, the aggregates.
@@ -64,14 +44,20 @@ func init() {
 		Doc:     windowDoc,
 		Default: func() WindowConfig { return WindowConfig{} },
 		Plan:    planWindow,
-		New: func(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg WindowConfig) (dataflow.Operator, error) {
+		New: func(ctx context.Context, env *dataflow.Env, in component.OperatorIn, cfg WindowConfig) (dataflow.Operator, error) {
+			if cfg.ordered() {
+				return newWindowOrdered(ctx, env, in, cfg)
+			}
 			shape, err := newWindowShape(in, cfg)
 			if err != nil {
 				return nil, err
 			}
 			return newWindowKeyed(env, shape)
 		},
-		NewBefore: func(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg WindowConfig) (dataflow.Operator, error) {
+		NewBefore: func(ctx context.Context, env *dataflow.Env, in component.OperatorIn, cfg WindowConfig) (dataflow.Operator, error) {
+			if cfg.ordered() {
+				return newWindowOrderedBefore(ctx, env, in, cfg)
+			}
 			shape, err := newWindowShape(in, cfg)
 			if err != nil {
 				return nil, err
@@ -111,25 +97,20 @@ type windowShape struct {
 	by       []int // columns of input
 	windows  tumblingWindows
 	lateness int64 // microseconds
-	aggs     []windowAggregate
-	// exprs are the different arguments and filters of aggs.
-	exprs     []*expr.Expr
-	funcs     []aggregateFunc
+	*aggregateSet
 	out, late *arrow.Schema
-}
-
-// windowAggregate is one result column; arg and filter are indexes into exprs,
-// -1 without one.
-type windowAggregate struct {
-	name        string
-	text        string // canonical, for the fingerprint
-	arg, filter int
 }
 
 // due is when the window from start on closes.
 func (s *windowShape) due(start int64) int64 { return s.windows.end(start) + s.lateness }
 
 func planWindow(in component.OperatorIn, cfg WindowConfig) (component.OperatorPlan, error) {
+	if problems := cfg.checkShapes(); len(problems) > 0 {
+		return component.OperatorPlan{}, problems
+	}
+	if cfg.ordered() {
+		return planWindowOrdered(in, cfg)
+	}
 	s, err := newWindowShape(in, cfg)
 	if err != nil {
 		return component.OperatorPlan{}, err
@@ -146,17 +127,21 @@ func planWindow(in component.OperatorIn, cfg WindowConfig) (component.OperatorPl
 		KeyText:  windowKeyText(cfg.By),
 		Delay:    cfg.AllowedLateness.D(),
 		State: fmt.Sprintf("%d bytes of accumulators and the key per group and open window; a window is dropped when the watermark is %s past its start",
-			8*newAccLayout(s.funcs).stride, component.Duration(cfg.Tumbling.D()+cfg.AllowedLateness.D())),
+			8*newAccLayout(s.funcs).stride, component.Duration(time.Duration(s.windows.width+s.lateness)*time.Microsecond)),
 		Fingerprint: s.fingerprint(),
 	}, nil
 }
 
 // windowKeyText says what rows go by to the tasks.
-func windowKeyText(by []string) string {
+func windowKeyText(by []By) string {
 	if len(by) == 0 {
 		return "nothing, so one task has all rows"
 	}
-	return strings.Join(by, ", ")
+	names := make([]string, len(by))
+	for i, b := range by {
+		names[i] = b.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 // fingerprint covers what the state's bytes mean: not the names of results.
@@ -167,11 +152,7 @@ func (s *windowShape) fingerprint() string {
 		f := s.input.Field(c)
 		fmt.Fprintf(&b, " %q %s,", f.Name, dataflow.TypeName(f.Type))
 	}
-	b.WriteString(" aggregate")
-	for _, a := range s.aggs {
-		fmt.Fprintf(&b, " %s;", a.text)
-	}
-	return b.String()
+	return b.String() + s.aggregateSet.fingerprint()
 }
 
 func newWindowShape(in component.OperatorIn, cfg WindowConfig) (*windowShape, error) {
@@ -189,9 +170,11 @@ func newWindowShape(in component.OperatorIn, cfg WindowConfig) (*windowShape, er
 	}
 	problems = append(problems, s.checkWidths(cfg)...)
 	problems = append(problems, s.resolveBy(cfg.By)...)
-	problems = append(problems, s.compile(cfg.Aggregate)...)
+	var wrong component.Problems
+	s.aggregateSet, wrong = newAggregateSet(input.Schema, cfg.Aggregate)
+	problems = append(problems, wrong...)
 	if len(problems) == 0 {
-		problems = s.makeSchemas(cfg.Aggregate)
+		problems = s.makeSchemas()
 	}
 	if len(problems) > 0 {
 		return nil, problems
@@ -211,14 +194,28 @@ func windowSources(names []string) string {
 }
 
 func (s *windowShape) checkWidths(cfg WindowConfig) (problems component.Problems) {
-	width := cfg.Tumbling.D()
-	if width <= 0 || width%time.Microsecond != 0 {
-		problems = append(problems, component.Problem{Path: "tumbling", Msg: fmt.Sprintf("a window needs a width of whole microseconds, as 1m, not %s", cfg.Tumbling)})
+	if problems := cfg.checkShapes(); len(problems) > 0 {
+		return problems
 	}
-	if late := cfg.AllowedLateness.D(); late < 0 || late%time.Microsecond != 0 {
-		problems = append(problems, component.Problem{Path: "allowed_lateness", Msg: fmt.Sprintf("expected whole microseconds, not %s", cfg.AllowedLateness)})
+	if cfg.Session != nil || cfg.Count != nil {
+		return nil
 	}
-	s.windows = tumblingWindows{width: width.Microseconds()}
+	width, err := cfg.Tumbling.parse()
+	if err != nil {
+		return component.Problems{{Path: "tumbling", Msg: err.Error()}}
+	}
+	if width.unit == unitDays {
+		width = windowWidth{width.n * dayMicros, unitMicros}
+	}
+	switch {
+	case cfg.Tumbling == "":
+		problems = append(problems, component.Problem{Msg: "only tumbling windows are available yet"})
+	case width.unit != unitMicros || cfg.Zone != "":
+		problems = append(problems, component.Problem{Path: "tumbling", Msg: "calendar units are not available yet"})
+	case cfg.Offset != "":
+		problems = append(problems, component.Problem{Path: "offset", Msg: "an offset is not available yet"})
+	}
+	s.windows = tumblingWindows{width: width.n}
 	return problems
 }
 
@@ -231,10 +228,14 @@ func windowUserNames(s *arrow.Schema) []string {
 	return names
 }
 
-func (s *windowShape) resolveBy(by []string) (problems component.Problems) {
+func (s *windowShape) resolveBy(by []By) (problems component.Problems) {
 	known := windowUserNames(s.input)
-	for i, name := range by {
-		path := fmt.Sprintf("by[%d]", i)
+	for i, b := range by {
+		path, name := fmt.Sprintf("by[%d]", i), b.Name
+		if b.Expr != "" {
+			problems = append(problems, component.Problem{Path: path, Msg: "an expression is not available yet: compute it in a project step before"})
+			continue
+		}
 		c := slices.Index(known, name)
 		switch {
 		case c < 0:
@@ -251,71 +252,8 @@ func (s *windowShape) resolveBy(by []string) (problems component.Problems) {
 	return problems
 }
 
-func (s *windowShape) compile(aggs component.NamedExprs) (problems component.Problems) {
-	if len(aggs) == 0 {
-		problems = append(problems, component.Problem{Path: "aggregate", Msg: "expected at least one aggregate, as {n: count(*)}"})
-	}
-	for _, a := range aggs {
-		if p := s.compileOne(a); p != nil {
-			p.Path = "aggregate." + a.Name
-			problems = append(problems, *p)
-		}
-	}
-	return problems
-}
-
-func (s *windowShape) compileOne(a component.NamedExpr) *component.Problem {
-	parsed, err := expr.ParseAggregate(a.Expr, s.input)
-	if err != nil {
-		p := statelessProblem("", err)
-		return &p
-	}
-	if parsed.Distinct {
-		return &component.Problem{Msg: "distinct is not available in windows yet"}
-	}
-	w := windowAggregate{name: a.Name, arg: s.share(parsed.Arg), filter: s.share(parsed.Filter)}
-	var arg arrow.DataType
-	w.text = parsed.Func + "(*)"
-	if parsed.Arg != nil {
-		arg = parsed.Arg.Type()
-		w.text = parsed.Func + "(" + parsed.Arg.String() + " " + dataflow.TypeName(arg) + ")"
-	}
-	if parsed.Filter != nil {
-		w.text += " filter " + parsed.Filter.String()
-	}
-	fn, err := newAggregateFunc(parsed.Func, arg, parsed.Type)
-	if err != nil {
-		return &component.Problem{Msg: err.Error()}
-	}
-	s.aggs = append(s.aggs, w)
-	s.funcs = append(s.funcs, fn)
-	if s.out == nil {
-		s.out = arrow.NewSchema(nil, nil)
-	}
-	// Aggregates of no value are null, but a count never is.
-	_, isCount := fn.(countFunc)
-	field := arrow.Field{Name: a.Name, Type: parsed.Type, Nullable: !isCount}
-	s.out = arrow.NewSchema(append(s.out.Fields(), field), nil)
-	return nil
-}
-
-// share returns the index of e in exprs, -1 for nil.
-func (s *windowShape) share(e *expr.Expr) int {
-	if e == nil {
-		return -1
-	}
-	for i, have := range s.exprs {
-		if have.String() == e.String() && arrow.TypeEqual(have.Type(), e.Type()) {
-			return i
-		}
-	}
-	s.exprs = append(s.exprs, e)
-	return len(s.exprs) - 1
-}
-
-// makeSchemas puts the outputs together; s.out holds the aggregates so far.
-func (s *windowShape) makeSchemas(aggs component.NamedExprs) (problems component.Problems) {
-	results := s.out.Fields()
+// makeSchemas puts the outputs together.
+func (s *windowShape) makeSchemas() (problems component.Problems) {
 	var fields []arrow.Field
 	for _, c := range s.by {
 		fields = append(fields, s.input.Field(c))
@@ -330,7 +268,7 @@ func (s *windowShape) makeSchemas(aggs component.NamedExprs) (problems component
 		}
 		taken[f.Name] = true
 	}
-	for _, f := range results {
+	for _, f := range s.results {
 		switch {
 		case dataflow.IsSystem(f.Name):
 			problems = append(problems, component.Problem{Path: "aggregate." + f.Name, Msg: fmt.Sprintf("names that begin with %q are reserved", dataflow.SysPrefix)})
@@ -342,7 +280,7 @@ func (s *windowShape) makeSchemas(aggs component.NamedExprs) (problems component
 	if len(problems) > 0 {
 		return problems
 	}
-	s.out = arrow.NewSchema(append(append(fields, results...), dataflow.TimeFields()...), nil)
+	s.out = arrow.NewSchema(append(append(fields, s.results...), dataflow.TimeFields()...), nil)
 	s.late = windowLateSchema(s.input)
 	return nil
 }

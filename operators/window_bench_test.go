@@ -32,12 +32,12 @@ func BenchmarkWindow(b *testing.B) {
 		gap  int64 // microseconds between rows
 		cfg  WindowConfig
 	}{
-		{"count_int64", 1000, 10, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
-		{"count_int64", 100_000, 10, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
-		{"count_int64", 10_000_000, 10, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
-		{"count_results", 100_000, 100, WindowConfig{Tumbling: ten, By: []string{"dev"}, Aggregate: exprs("count(*)")}},
-		{"four_strings", 1000, 10, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
-		{"four_strings", 100_000, 10, WindowConfig{Tumbling: ten, By: []string{"site", "name"}, Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
+		{"count_int64", 1000, 10, WindowConfig{AlignedWindows: testTumbling(ten), By: byColumns("dev"), Aggregate: exprs("count(*)")}},
+		{"count_int64", 100_000, 10, WindowConfig{AlignedWindows: testTumbling(ten), By: byColumns("dev"), Aggregate: exprs("count(*)")}},
+		{"count_int64", 10_000_000, 10, WindowConfig{AlignedWindows: testTumbling(ten), By: byColumns("dev"), Aggregate: exprs("count(*)")}},
+		{"count_results", 100_000, 100, WindowConfig{AlignedWindows: testTumbling(ten), By: byColumns("dev"), Aggregate: exprs("count(*)")}},
+		{"four_strings", 1000, 10, WindowConfig{AlignedWindows: testTumbling(ten), By: byColumns("site", "name"), Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
+		{"four_strings", 100_000, 10, WindowConfig{AlignedWindows: testTumbling(ten), By: byColumns("site", "name"), Aggregate: exprs("sum(temp)", "avg(temp)", "min(temp)", "max(temp)")}},
 	} {
 		b.Run(fmt.Sprintf("%s/keys=%d", c.name, c.keys), func(b *testing.B) { benchmarkWindow(b, c.cfg, c.keys, c.gap) })
 	}

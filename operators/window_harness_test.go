@@ -361,3 +361,7 @@ func randomCut(rng *rand.Rand, n, most int) (cuts []int) {
 	}
 	return cuts
 }
+
+func testTumbling(width component.Duration) AlignedWindows {
+	return AlignedWindows{Tumbling: Width(width.D().String())}
+}

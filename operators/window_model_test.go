@@ -198,7 +198,11 @@ type windowModel struct {
 
 func (m *windowModel) add(cfg WindowConfig, row windowTestRow, stamp dataflow.Time) {
 	m.fed++
-	width, lateness := cfg.Tumbling.D().Microseconds(), cfg.AllowedLateness.D().Microseconds()
+	parsed, err := cfg.Tumbling.parse()
+	if err != nil {
+		panic(err)
+	}
+	width, lateness := parsed.n, cfg.AllowedLateness.D().Microseconds()
 	start := int64(math.Floor(float64(row.time/1000000)/float64(width/1000000))) * width // whole seconds here
 	if row.time < 0 && row.time%1000000 != 0 {
 		panic("the model takes whole seconds")
@@ -211,9 +215,9 @@ func (m *windowModel) add(cfg WindowConfig, row windowTestRow, stamp dataflow.Ti
 	}
 	key := "{"
 	for _, by := range cfg.By {
-		c := slices.IndexFunc(windowModelFields, func(f arrow.Field) bool { return f.Name == by })
+		c := slices.IndexFunc(windowModelFields, func(f arrow.Field) bool { return f.Name == by.Name })
 		v, _ := json.Marshal(row.cols[c])
-		key += fmt.Sprintf("%q:%s,", by, v)
+		key += fmt.Sprintf("%q:%s,", by.Name, v)
 	}
 	m.groups[key+bounds] = append(m.groups[key+bounds], row)
 }
@@ -275,11 +279,11 @@ func TestWindowAgainstModel(t *testing.T) {
 }
 
 func windowModelConfig(rng *rand.Rand) (WindowConfig, []int) {
-	cfg := WindowConfig{Tumbling: component.Duration(time.Duration(1+rng.IntN(30)) * time.Second)}
+	cfg := WindowConfig{AlignedWindows: testTumbling(component.Duration(time.Duration(1+rng.IntN(30)) * time.Second))}
 	if rng.IntN(2) == 0 {
 		cfg.AllowedLateness = component.Duration(time.Duration(rng.IntN(20)) * time.Second)
 	}
-	cfg.By = [][]string{nil, {"site"}, {"dev"}, {"site", "dev"}, {"s", "ok", "dev"}}[rng.IntN(5)]
+	cfg.By = [][]By{nil, byColumns("site"), byColumns("dev"), byColumns("site", "dev"), byColumns("s", "ok", "dev")}[rng.IntN(5)]
 	aggs := rng.Perm(len(windowModelAggs))[:1+rng.IntN(6)]
 	for i, a := range aggs {
 		cfg.Aggregate = append(cfg.Aggregate, component.NamedExpr{Name: fmt.Sprint("x", i), Expr: windowModelAggs[a].expr})

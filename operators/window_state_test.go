@@ -23,7 +23,7 @@ func TestWindowBadRows(t *testing.T) {
 	fields := []arrow.Field{{Name: "a", Type: dataflow.TypeInt32, Nullable: true}, {Name: "b", Type: dataflow.TypeInt32, Nullable: true}}
 	feed := newWindowFeed(fields, 0, 1)
 	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{
-		Tumbling: component.Duration(time.Minute),
+		AlignedWindows: testTumbling(component.Duration(time.Minute)),
 		Aggregate: component.NamedExprs{
 			{Name: "n", Expr: "count(*)"}, {Name: "q", Expr: "sum(100 / a) filter (where b > 0)"}, {Name: "p", Expr: "max(10 % b)"},
 		},
@@ -94,7 +94,7 @@ func TestWindowStateFormat(t *testing.T) {
 	}
 	feed := newWindowFeed(fields, 0, 1)
 	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{
-		Tumbling: component.Duration(time.Minute), By: []string{"k"},
+		AlignedWindows: testTumbling(component.Duration(time.Minute)), By: byColumns("k"),
 		Aggregate: component.NamedExprs{
 			{Name: "n", Expr: "count(*)"}, {Name: "lo", Expr: "min(s)"}, {Name: "i", Expr: "sum(i)"}, {Name: "d", Expr: "avg(d)"},
 			{Name: "f", Expr: "sum(f)"}, {Name: "top", Expr: "max(f)"}, {Name: "dlo", Expr: "min(d)"}, {Name: "hi", Expr: "max(s)"},

@@ -28,7 +28,7 @@ var windowKV = []arrow.Field{
 
 func windowKVConfig(lateness time.Duration) WindowConfig {
 	return WindowConfig{
-		Tumbling: component.Duration(time.Minute), By: []string{"k"}, AllowedLateness: component.Duration(lateness),
+		AlignedWindows: testTumbling(component.Duration(time.Minute)), By: byColumns("k"), AllowedLateness: component.Duration(lateness),
 		Aggregate: component.NamedExprs{{Name: "n", Expr: "count(*)"}, {Name: "sum", Expr: "sum(v)"}},
 	}
 }
@@ -187,7 +187,7 @@ func TestWindowZerosAndNaNsAreOneKey(t *testing.T) {
 	fields := []arrow.Field{{Name: "f", Type: dataflow.TypeFloat64, Nullable: true}}
 	feed := newWindowFeed(fields, 0, 1)
 	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{
-		Tumbling: component.Duration(time.Minute), By: []string{"f"},
+		AlignedWindows: testTumbling(component.Duration(time.Minute)), By: byColumns("f"),
 		Aggregate: component.NamedExprs{{Name: "n", Expr: "count(*)"}, {Name: "lo", Expr: "min(f)"}, {Name: "hi", Expr: "max(f)"}, {Name: "s", Expr: "sum(f)"}},
 	})
 	r.start(3)
@@ -214,7 +214,7 @@ func TestWindowResultThatDoesNotFit(t *testing.T) {
 	fields := []arrow.Field{{Name: "k", Type: dataflow.TypeInt64}, {Name: "d", Type: &arrow.Decimal128Type{Precision: 38}, Nullable: true}}
 	feed := newWindowFeed(fields, 0, 1)
 	r := newWindowRig(t, memory.DefaultAllocator, feed.schema, WindowConfig{
-		Tumbling: component.Duration(time.Minute), By: []string{"k"},
+		AlignedWindows: testTumbling(component.Duration(time.Minute)), By: byColumns("k"),
 		Aggregate: component.NamedExprs{{Name: "n", Expr: "count(*)"}, {Name: "s", Expr: "sum(d)"}},
 	})
 	r.start(1)
@@ -295,17 +295,17 @@ func TestWindowPlan(t *testing.T) {
 		cfg    WindowConfig
 		want   string
 	}{
-		{"no event time", plain, WindowConfig{Tumbling: minute, Aggregate: n}, `rows of "readings" have no event time, so they belong to no window: give the source "plant" event_time`},
-		{"no width", timed, WindowConfig{Aggregate: n}, "tumbling: a window needs a width"},
-		{"odd width", timed, WindowConfig{Tumbling: 1500, Aggregate: n}, "whole microseconds"},
-		{"unknown column", timed, WindowConfig{Tumbling: minute, By: []string{"sit"}, Aggregate: n}, `by[0]: unknown column "sit"; did you mean "site"?`},
-		{"column twice", timed, WindowConfig{Tumbling: minute, By: []string{"site", "site"}, Aggregate: n}, `by[1]: column "site" stands twice`},
-		{"json key", timed, WindowConfig{Tumbling: minute, By: []string{"doc"}, Aggregate: n}, `by[0]: column "doc" is json`},
-		{"bounds as key", timed, WindowConfig{Tumbling: minute, By: []string{"window_start"}, Aggregate: n}, `by[0]: the result has a column "window_start" of its own`},
-		{"no aggregate", timed, WindowConfig{Tumbling: minute}, "aggregate: expected at least one"},
-		{"name taken", timed, WindowConfig{Tumbling: minute, By: []string{"site"}, Aggregate: component.NamedExprs{{Name: "site", Expr: "count(*)"}}}, `aggregate.site: the result has another column "site"`},
-		{"system name", timed, WindowConfig{Tumbling: minute, Aggregate: component.NamedExprs{{Name: "_n", Expr: "count(*)"}}}, `aggregate._n: names that begin with "_" are reserved`},
-		{"sum of text", timed, WindowConfig{Tumbling: minute, Aggregate: component.NamedExprs{{Name: "x", Expr: "sum(site)"}}}, "aggregate.x: "},
+		{"no event time", plain, WindowConfig{AlignedWindows: testTumbling(minute), Aggregate: n}, `rows of "readings" have no event time, so they belong to no window: give the source "plant" event_time`},
+		{"no width", timed, WindowConfig{Aggregate: n}, "say what the windows are: tumbling: 1m"},
+		{"odd width", timed, WindowConfig{AlignedWindows: testTumbling(1500), Aggregate: n}, "whole microseconds"},
+		{"unknown column", timed, WindowConfig{AlignedWindows: testTumbling(minute), By: byColumns("sit"), Aggregate: n}, `by[0]: unknown column "sit"; did you mean "site"?`},
+		{"column twice", timed, WindowConfig{AlignedWindows: testTumbling(minute), By: byColumns("site", "site"), Aggregate: n}, `by[1]: column "site" stands twice`},
+		{"json key", timed, WindowConfig{AlignedWindows: testTumbling(minute), By: byColumns("doc"), Aggregate: n}, `by[0]: column "doc" is json`},
+		{"bounds as key", timed, WindowConfig{AlignedWindows: testTumbling(minute), By: byColumns("window_start"), Aggregate: n}, `by[0]: the result has a column "window_start" of its own`},
+		{"no aggregate", timed, WindowConfig{AlignedWindows: testTumbling(minute)}, "aggregate: expected at least one"},
+		{"name taken", timed, WindowConfig{AlignedWindows: testTumbling(minute), By: byColumns("site"), Aggregate: component.NamedExprs{{Name: "site", Expr: "count(*)"}}}, `aggregate.site: the result has another column "site"`},
+		{"system name", timed, WindowConfig{AlignedWindows: testTumbling(minute), Aggregate: component.NamedExprs{{Name: "_n", Expr: "count(*)"}}}, `aggregate._n: names that begin with "_" are reserved`},
+		{"sum of text", timed, WindowConfig{AlignedWindows: testTumbling(minute), Aggregate: component.NamedExprs{{Name: "x", Expr: "sum(site)"}}}, "aggregate.x: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := component.OperatorIn{Inputs: []dataflow.Stream{{Schema: c.schema}}, Names: []string{"readings"}, Sources: []string{"plant"}}
@@ -316,7 +316,7 @@ func TestWindowPlan(t *testing.T) {
 		})
 	}
 	in := component.OperatorIn{Inputs: []dataflow.Stream{{Schema: timed}}, Names: []string{"readings"}}
-	plan, err := planWindow(in, WindowConfig{Tumbling: minute, By: []string{"site"}, AllowedLateness: 5 * minute, Aggregate: component.NamedExprs{
+	plan, err := planWindow(in, WindowConfig{AlignedWindows: testTumbling(minute), By: byColumns("site"), AllowedLateness: 5 * minute, Aggregate: component.NamedExprs{
 		{Name: "n", Expr: "count(*)"}, {Name: "avg", Expr: "avg(temp)"}, {Name: "top", Expr: "max(temp)"},
 	}})
 	if err != nil {
