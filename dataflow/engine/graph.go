@@ -54,6 +54,9 @@ type EventTime struct {
 	OutOfOrderness time.Duration
 	IdleAfter      time.Duration // 0: off
 	MaxAhead       time.Duration // 0: off
+	// MaxDrift: a split further ahead of the slowest one that has more to read
+	// waits for it; 0: off. The source must be a dataflow.Pauser.
+	MaxDrift time.Duration
 }
 
 // Out is the stream that leaves port 0 of a source.

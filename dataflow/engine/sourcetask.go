@@ -63,6 +63,8 @@ type sourceTask struct {
 		sync.Mutex
 		queue  []command
 		cancel context.CancelFunc
+		// poked: to be looked at before the next Poll waits.
+		poked bool
 	}
 }
 
@@ -106,12 +108,14 @@ func (t *sourceTask) send(c command) {
 	t.mail.Unlock()
 }
 
-// poke ends a Poll that waits, so that a risen watermark is sent on.
+// poke ends a Poll that waits, or the next one, so that a risen watermark is sent
+// on and splits that were held back go on.
 func (t *sourceTask) poke() {
 	if !t.parked.Load() {
 		return
 	}
 	t.mail.Lock()
+	t.mail.poked = true
 	if t.mail.cancel != nil {
 		t.mail.cancel()
 	}
@@ -231,7 +235,7 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 		if c.replaying {
 			k.status = checkpoint.Live // decisions of the clock are repeated, not made
 		}
-		k.atUntil, k.ended = false, false
+		k.atUntil, k.ended, k.paused = false, false, false
 		k.replay = append(k.replay, a.replay...)
 		k.caught = time.Time{}
 		a.From = k.pos
@@ -253,6 +257,12 @@ func (t *sourceTask) poll(ctx context.Context) error {
 		cancel()
 		return nil
 	}
+	if t.mail.poked {
+		t.mail.poked = false
+		t.mail.Unlock()
+		cancel()
+		return t.advance(ctx)
+	}
 	t.mail.cancel = cancel
 	t.mail.Unlock()
 	wait := t.nextIdle(pollWait)
@@ -268,7 +278,7 @@ func (t *sourceTask) poll(ctx context.Context) error {
 		return err
 	}
 	defer p.Release()
-	t.parked.Store(p.Batch == nil)
+	t.parked.Store(p.Batch == nil || t.holds())
 	if p.Split != "" {
 		if err := t.polled(ctx, &p); err != nil {
 			return err
@@ -408,10 +418,11 @@ func (t *sourceTask) advance(ctx context.Context) error {
 		if after > 0 && c.status == checkpoint.Live && !c.caught.IsZero() && t.env.Now().Sub(c.caught) >= after {
 			c.status = checkpoint.Idle
 		}
-		t.tracker.set(c.split, c.own(), c.live())
+		t.tracker.set(c.split, c.tracked())
 		done = done && (c.atUntil || c.ended)
 		top = max(top, c.maxTime)
 	}
+	t.align()
 	t.maxNow.Store(int64(top))
 	if done != t.lastDone && t.stretch > 0 {
 		t.lastDone = done
@@ -467,7 +478,7 @@ func (t *sourceTask) raise(ctx context.Context, w dataflow.Time) error {
 			if c.status == checkpoint.Live && c.own() < w {
 				c.status = checkpoint.Idle
 			}
-			t.tracker.set(c.split, c.own(), c.live())
+			t.tracker.set(c.split, c.tracked())
 		}
 		t.plain = max(t.plain, w)
 		t.wmNow.Store(int64(t.plain))

@@ -173,25 +173,25 @@ func TestTheTrackerIsTheLeastOverLiveSplitsAndNeverFalls(t *testing.T) {
 		}
 	}
 	step("registered", dataflow.MinTime)
-	tr.set("0", 30, true)
+	tr.set("0", trackedSplit{own: 30, live: true, more: true})
 	step("one moves", 20)
-	tr.set("1", 20, false)
+	tr.set("1", trackedSplit{own: 20, live: false, more: true})
 	step("the slow one is idle", 30)
-	tr.set("0", 30, false)
+	tr.set("0", trackedSplit{own: 30, live: false, more: true})
 	step("nobody is live", 30)
 	// It wakes up: it goes on from the watermark and holds it.
 	if floor := tr.join("1", 20); floor != 30 {
 		t.Fatalf("floor %s", floor)
 	}
-	tr.set("0", 90, true)
+	tr.set("0", trackedSplit{own: 90, live: true, more: true})
 	step("the one that woke up holds it", 30)
-	tr.set("1", 25, true)
+	tr.set("1", trackedSplit{own: 25, live: true, more: true})
 	step("a lower one does not lower it", 30)
 	// A split that is found later joins in the same way.
 	if floor := tr.join("2", dataflow.MinTime); floor != 30 {
 		t.Fatalf("floor %s", floor)
 	}
-	tr.set("1", 95, true)
+	tr.set("1", trackedSplit{own: 95, live: true, more: true})
 	step("the new one holds it", 30)
 	tr.raise(50)
 	step("raised at the end of a replay", 50)
@@ -215,11 +215,11 @@ func TestNoSplitIsIdleInAReplay(t *testing.T) {
 	tr.setReplaying(true)
 	tr.register("0", 10, true)
 	tr.register("1", 5, false)
-	if tr.set("0", 90, true); tr.get() != 5 {
+	if tr.set("0", trackedSplit{own: 90, live: true, more: true}); tr.get() != 5 {
 		t.Fatalf("%s: the idle split's rows are still to be read", tr.get())
 	}
 	tr.setReplaying(false)
-	if tr.set("0", 90, true); tr.get() != 90 {
+	if tr.set("0", trackedSplit{own: 90, live: true, more: true}); tr.get() != 90 {
 		t.Fatalf("%s", tr.get())
 	}
 }

@@ -21,48 +21,70 @@ type tracker struct {
 	// replaying: no split is idle. Which one was, and when, is what the recorded
 	// decisions say, and raise at the end.
 	replaying bool
-	// rise is called after w has risen, without the lock.
+	// slowest is the least watermark of the splits that have more to read, in this
+	// stretch and now; MaxTime: there are none. Splits that are far ahead of it
+	// wait (EventTime.MaxDrift). It is not w: a split that is caught up, or stands
+	// where it is read to, cannot catch up however long the others wait.
+	slowest dataflow.Time
+	// rise is called after w has risen, or slowest if a split waits for that,
+	// without the lock.
 	rise func()
 }
 
 type trackedSplit struct {
 	own  dataflow.Time
 	live bool
+	// more: it is not known that there is nothing more to read.
+	more bool
+	// paused: it waits for the slowest to rise.
+	paused bool
 }
 
 func newTracker(w dataflow.Time) *tracker {
-	return &tracker{w: w, splits: map[dataflow.Split]trackedSplit{}, finished: map[dataflow.Split]bool{}, rise: func() {}}
+	return &tracker{w: w, splits: map[dataflow.Split]trackedSplit{}, finished: map[dataflow.Split]bool{}, slowest: dataflow.MinTime, rise: func() {}}
 }
 
 // register adds a split before anything runs: all of them, before the first set,
 // since w is a minimum over those that are known.
 func (t *tracker) register(s dataflow.Split, own dataflow.Time, live bool) {
-	t.splits[s] = trackedSplit{own, live}
+	t.splits[s] = trackedSplit{own: own, live: live, more: true}
 }
 
-// set notes a split's own watermark.
-func (t *tracker) set(s dataflow.Split, own dataflow.Time, live bool) {
-	if t.note(s, own, live) {
+// set notes how a split stands now.
+func (t *tracker) set(s dataflow.Split, now trackedSplit) {
+	if t.note(s, now) {
 		t.rise()
 	}
 }
 
-func (t *tracker) note(s dataflow.Split, own dataflow.Time, live bool) bool {
+func (t *tracker) note(s dataflow.Split, now trackedSplit) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.splits[s] = trackedSplit{own, live}
-	least, any := dataflow.MaxTime, false
+	t.splits[s] = now
+	least, slowest, any, waits := dataflow.MaxTime, dataflow.MaxTime, false, false
 	for _, x := range t.splits {
 		if x.live || t.replaying {
 			any = true
 			least = min(least, x.own)
 		}
+		if x.live && x.more {
+			slowest = min(slowest, x.own)
+		}
+		waits = waits || x.paused
 	}
-	if !any || least <= t.w {
-		return false
+	rose := waits && slowest > t.slowest
+	t.slowest = slowest
+	if any && least > t.w {
+		t.w, rose = least, true
 	}
-	t.w = least
-	return true
+	return rose
+}
+
+// slow returns the least watermark of the splits that have more to read.
+func (t *tracker) slow() dataflow.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.slowest
 }
 
 // get returns the source's watermark.
@@ -97,7 +119,7 @@ func (t *tracker) join(s dataflow.Split, own dataflow.Time) dataflow.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	floor := t.w
-	t.splits[s] = trackedSplit{max(own, floor), true}
+	t.splits[s] = trackedSplit{own: max(own, floor), live: true, more: true}
 	delete(t.finished, s)
 	return floor
 }
@@ -129,6 +151,8 @@ type splitClock struct {
 	caught time.Time
 	// atUntil: nothing more is read of it in this stretch; ended: in this run.
 	atUntil, ended bool
+	// paused: its source holds it back, since it is too far ahead of the others.
+	paused bool
 	// replay holds clock decisions still to be repeated, by position.
 	replay []dataflow.ClockDecision
 }
@@ -140,6 +164,14 @@ type splitClock struct {
 // a split that wakes up.
 func (c *splitClock) live() bool {
 	return c.status == checkpoint.Live || c.status == checkpoint.Ended && !c.ended
+}
+
+// more says whether more of it may be there to read, as far as is known.
+func (c *splitClock) more() bool { return !c.atUntil && !c.ended && c.caught.IsZero() }
+
+// tracked is what others need to know of the split.
+func (c *splitClock) tracked() trackedSplit {
+	return trackedSplit{own: c.own(), live: c.live(), more: c.more(), paused: c.paused}
 }
 
 // own is the split's watermark.
