@@ -26,6 +26,10 @@
 //	----
 //	what is expected, written by -rewrite
 //
+// Of a sink that gets changes the table is expected that they make when they are
+// folded by their key; each change must fit the rows that are there. The fates of
+// steps that read changes are left out, since their number is free (I8).
+//
 // "ordered" among the steps says that the order of rows is expected as well.
 // The configuration is loaded by package pipelines and run by the real engine
 // on a real state store, so that exchange, alignment, stamps and checkpoint are

@@ -30,6 +30,11 @@ type script struct {
 	idleAfter        map[string]time.Duration
 	lanes            []lane
 	sinks, operators []string
+	// tables holds the key of every sink that gets changes: what is expected of it
+	// is the table that they make, since how many changes lead there is free (I8).
+	tables map[string][]string
+	// readers of changes, and makers of them: no count of changes is compared.
+	changeReaders, changeMakers map[string]bool
 }
 
 // lane is a split of a source step.
@@ -116,11 +121,21 @@ func (s *script) look() error {
 			s.idleAfter[src.Name] = src.EventTime.IdleAfter
 		}
 	}
+	s.tables, s.changeReaders, s.changeMakers = map[string][]string{}, map[string]bool{}, map[string]bool{}
 	for _, op := range p.Graph.Operators {
 		s.operators = append(s.operators, op.Name)
+		for _, in := range op.Inputs {
+			s.changeReaders[op.Name] = s.changeReaders[op.Name] || streamOf(p.Graph, in).Changelog
+		}
+		for _, port := range op.Plan.Ports {
+			s.changeMakers[op.Name] = s.changeMakers[op.Name] || port.Stream.Changelog
+		}
 	}
 	for _, k := range p.Graph.Sinks {
 		s.sinks = append(s.sinks, k.Name)
+		if in := streamOf(p.Graph, k.Input); in.Changelog {
+			s.tables[k.Name], s.changeReaders[k.Name] = in.Key, true
+		}
 		if k.NotReplayable != "" {
 			s.shuffles, s.replays = false, false
 		}

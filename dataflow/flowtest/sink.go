@@ -16,6 +16,7 @@ type SinkConfig struct{}
 func init() {
 	component.RegisterSink(component.Sink[SinkConfig]{
 		Name: "script", Summary: "Keeps rows for a test script.", Default: func() SinkConfig { return SinkConfig{} },
+		Changes: component.ChangesAsRows,
 		Plan: func(in component.SinkIn, _ SinkConfig) (component.SinkPlan, error) {
 			return component.SinkPlan{Target: in.Step}, nil
 		},

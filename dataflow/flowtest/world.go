@@ -349,11 +349,24 @@ func (w *world) waiting() bool {
 	return false
 }
 
-// committed copies what every sink holds.
+// committed copies what every sink holds: its rows, or the table that its
+// changes make.
 func (w *world) committed() map[string][]string {
 	out := map[string][]string{}
 	for name, t := range w.targets {
-		out[name] = append([]string(nil), t.rows...)
+		key, changes := w.script.tables[name]
+		if !changes {
+			out[name] = append([]string(nil), t.rows...)
+			continue
+		}
+		tab := newTable(key)
+		for _, c := range t.rows {
+			if err := tab.apply(c); err != nil {
+				w.fail("sink %s: %v", name, err)
+				break
+			}
+		}
+		out[name] = tab.list()
 	}
 	return out
 }
