@@ -143,6 +143,10 @@ type Polled struct {
 	Bad arrow.RecordBatch
 	// Skipped counts records that are no rows by rule, by reason ("tombstone").
 	Skipped map[string]int64
+	// Reached: after the rows of Batch the split's event times have come so far,
+	// although no row says so (the outside system's heartbeat); nil: nothing is
+	// said. It belongs to Next: a source that reads again says it again there.
+	Reached *Time
 	// Next is where reading goes on, always set when Split is.
 	Next Position
 	// CaughtUp: nothing more is there now. What idleness is judged by.

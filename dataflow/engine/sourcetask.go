@@ -317,6 +317,9 @@ func (t *sourceTask) polled(ctx context.Context, p *dataflow.Polled) error {
 			return err
 		}
 	}
+	if p.Reached != nil {
+		c.reach(*p.Reached)
+	}
 	if c.pos.Compare(p.Next) != 0 {
 		t.moves.Add(1)
 	}

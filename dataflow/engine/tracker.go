@@ -204,3 +204,11 @@ func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 	}
 	c.maxTime = dataflow.Time(top)
 }
+
+// reach moves the clock without a row. The clock of a split that was found later
+// starts with its first row, since that is a decision which is recorded.
+func (c *splitClock) reach(t dataflow.Time) {
+	if c.maxTime != dataflow.MinTime || c.floor == dataflow.MinTime {
+		c.maxTime = max(c.maxTime, t)
+	}
+}
