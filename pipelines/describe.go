@@ -62,6 +62,7 @@ type EventTimeInfo struct {
 	OutOfOrderness string `json:"out_of_orderness"`
 	IdleAfter      string `json:"idle_after"`
 	MaxAhead       string `json:"max_ahead"`
+	MaxDrift       string `json:"max_drift,omitempty"`
 }
 
 // OperatorInfo describes an operator.
@@ -140,6 +141,9 @@ func describeSource(g *engine.Graph, s *engine.Source) SourceInfo {
 	if e := s.EventTime; e != nil {
 		out.EventTime = &EventTimeInfo{Column: e.Column, OutOfOrderness: component.Duration(e.OutOfOrderness).String(),
 			IdleAfter: orOff(e.IdleAfter), MaxAhead: orOff(e.MaxAhead)}
+		if e.MaxDrift > 0 {
+			out.EventTime.MaxDrift = component.Duration(e.MaxDrift).String()
+		}
 	}
 	return out
 }

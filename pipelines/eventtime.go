@@ -27,6 +27,11 @@ type eventTimeConfig struct {
 	// MaxAhead refuses a row (port bad) whose event time is further ahead of its
 	// arrival. Default: off.
 	MaxAhead component.Duration `yaml:"max_ahead"`
+	// MaxDrift holds splits back that are further ahead of the slowest one in event
+	// time, so that a backfill of uneven splits does not pile up open windows. A
+	// split that has nothing more to read is not waited for. It changes no result.
+	// Default: off.
+	MaxDrift component.Duration `yaml:"max_drift"`
 	// DiscoverEvery is how often new splits are looked for. Default: 30s.
 	DiscoverEvery component.Duration `yaml:"discover_every"`
 }
@@ -40,8 +45,19 @@ func (l *loader) readEventTime(s *step) {
 	l.problems = append(l.problems, component.Decode(n, s.eventTime)...)
 }
 
+// printed is what the fingerprint of a source covers: not what changes no row.
+func (c *eventTimeConfig) printed() *eventTimeConfig {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	out.MaxDrift = 0
+	return &out
+}
+
 // planEventTime checks the block against the columns of the source.
-func planEventTime(c *eventTimeConfig, schema *arrow.Schema) (*engine.EventTime, error) {
+func planEventTime(c *eventTimeConfig, source string, plan component.SourcePlan) (*engine.EventTime, error) {
+	schema := plan.Schema
 	var names []string
 	for _, f := range dataflow.UserFields(schema) {
 		names = append(names, f.Name)
@@ -57,8 +73,11 @@ func planEventTime(c *eventTimeConfig, schema *arrow.Schema) (*engine.EventTime,
 	if c.DiscoverEvery.D() < time.Second {
 		return nil, component.Badf("discover_every", "expected 1s or more, got %s", c.DiscoverEvery)
 	}
+	if c.MaxDrift > 0 && !plan.Pauses {
+		return nil, component.Badf("max_drift", "the source %s cannot hold some of its splits back: leave max_drift out", source)
+	}
 	return &engine.EventTime{
-		Column: c.Column, OutOfOrderness: c.OutOfOrderness.D(), IdleAfter: c.IdleAfter.D(), MaxAhead: c.MaxAhead.D(),
+		Column: c.Column, OutOfOrderness: c.OutOfOrderness.D(), IdleAfter: c.IdleAfter.D(), MaxAhead: c.MaxAhead.D(), MaxDrift: c.MaxDrift.D(),
 	}, nil
 }
 

@@ -165,7 +165,7 @@ func (l *loader) planSource(s *step) *engine.Source {
 		out.DiscoverEvery = defaultDiscovery
 	}
 	if s.eventTime != nil {
-		if out.EventTime, err = planEventTime(s.eventTime, plan.Schema); err != nil {
+		if out.EventTime, err = planEventTime(s.eventTime, s.info.Name, plan); err != nil {
 			l.problems = append(l.problems, s.node.Get("event_time").LocateAll(err)...)
 			return out
 		}
@@ -174,7 +174,7 @@ func (l *loader) planSource(s *step) *engine.Source {
 		}
 	}
 	s.planned = &planned{ports: out.Ports(), sources: map[string]*engine.Source{s.name: out},
-		fingerprint: fingerprint(s.info, s.cfg, s.decode, s.eventTime)}
+		fingerprint: fingerprint(s.info, s.cfg, s.decode, s.eventTime.printed())}
 	if plan.NotReplayable != "" {
 		s.planned.reasons = []reason{{step: s.name, why: plan.NotReplayable}}
 	}

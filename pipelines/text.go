@@ -40,7 +40,11 @@ func (w *textWriter) source(s SourceInfo) {
 	w.line(0, "")
 	w.line(0, "source %s (%s)", s.Name, s.Component)
 	if e := s.EventTime; e != nil {
-		w.line(1, "event time %s, out of orderness %s, idle after %s, max ahead %s", e.Column, e.OutOfOrderness, e.IdleAfter, e.MaxAhead)
+		drift := ""
+		if e.MaxDrift != "" {
+			drift = ", max drift " + e.MaxDrift
+		}
+		w.line(1, "event time %s, out of orderness %s, idle after %s, max ahead %s%s", e.Column, e.OutOfOrderness, e.IdleAfter, e.MaxAhead, drift)
 	} else {
 		w.line(1, "no event time")
 	}
