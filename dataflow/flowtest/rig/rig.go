@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -80,7 +81,31 @@ func missing(t testing.TB, what, remedy string) {
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("no %s: %s", what, remedy)
 	}
+	tellTerminal(what, remedy)
 	t.Skipf("left out, no %s: %s", what, remedy)
+}
+
+var told sync.Map
+
+// tellTerminal names, once a test program, a server whose tests are left out. go
+// test shows nothing that a passing package prints, so it goes to the terminal
+// itself, where there is one.
+func tellTerminal(what, remedy string) {
+	if _, again := told.LoadOrStore(what, true); again {
+		return
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	defer tty.Close()
+	dir, err := os.Getwd()
+	if root, rootErr := findRoot(); err == nil && rootErr == nil {
+		dir, err = filepath.Rel(root, dir)
+	}
+	if err == nil {
+		fmt.Fprintf(tty, "./%s: left out tests, no %s: %s\r\n", filepath.ToSlash(dir), what, remedy)
+	}
 }
 
 // named splits the environment variable at commas into n parts; nil if it is
