@@ -43,6 +43,8 @@ type seqSource struct {
 	splits int
 	rows   int64
 	open   bool // never ends
+	// shorter is by how many rows each split is shorter than the one before.
+	shorter int64
 	rng    *rand.Rand
 	at     map[dataflow.Split]*seqAt
 	order  []dataflow.Split
@@ -107,6 +109,9 @@ func (s *seqSource) Poll(ctx context.Context, max dataflow.PollLimit) (dataflow.
 	for _, sp := range s.order {
 		at := s.at[sp]
 		end := s.rows
+		if n, _ := strconv.ParseInt(string(sp), 10, 64); s.shorter > 0 {
+			end -= n * s.shorter
+		}
 		if at.until >= 0 {
 			end = min(end, at.until)
 		}
