@@ -42,8 +42,9 @@ type bytesAggregate interface {
 	// mergeBytes adds value, another accumulator's bytes, to dst. It copies
 	// value.
 	mergeBytes(dst []uint64, heap *accHeap, value []byte)
-	// resultBytes is result with the accumulator's bytes, nil without any.
-	resultBytes(b array.Builder, value []byte)
+	// resultBytes is result where there are bytes; result is asked where there
+	// are none.
+	resultBytes(b array.Builder, acc []uint64, value []byte)
 }
 
 // orderedAggregate is an aggregateFunc whose result depends on the order of the
@@ -68,10 +69,50 @@ func newAggregateFunc(a *expr.Aggregate) (aggregateFunc, error) {
 	switch a.Func {
 	case "sum", "avg":
 		return newSumFunc(a.Func, arg, a.Type)
+	case "avg_int":
+		return intAvgFunc{}, nil
 	case "min", "max":
 		return newExtremeFunc(a.Func, arg)
+	case "stddev_pop", "stddev_samp", "var_pop", "var_samp":
+		return newSpreadFunc(a), nil
+	case "bool_and", "bool_or":
+		return boolFunc{or: a.Func == "bool_or"}, nil
+	case "bit_and":
+		return bitFunc{bitAnd}, nil
+	case "bit_or":
+		return bitFunc{bitOr}, nil
+	case "bit_xor":
+		return bitFunc{bitXor}, nil
+	case "approx_percentile":
+		return approxPercentileFunc{a.Quantile}, nil
 	}
-	return nil, fmt.Errorf("aggregate %s is not available yet", a.Func)
+	kind, err := sortKindOf(arg)
+	if err != nil {
+		return nil, fmt.Errorf("%s of %s is not supported", a.Func, dataflow.TypeName(arg))
+	}
+	return newValueFunc(a, kind)
+}
+
+// newValueFunc makes the functions that keep values as they are.
+func newValueFunc(a *expr.Aggregate, kind keyKind) (aggregateFunc, error) {
+	values := valuesFunc{kind: kind, desc: a.Desc}
+	switch a.Func {
+	case "first", "last":
+		return firstFunc{kind: kind, last: a.Func == "last"}, nil
+	case "array_agg":
+		return arrayFunc{listFunc{kind}}, nil
+	case "string_agg":
+		return textsFunc{listFunc{kind}, a.Separator}, nil
+	case "percentile_cont":
+		return percentileContFunc{values, a.Quantile}, nil
+	case "percentile_disc":
+		return percentileDiscFunc{values, a.Quantile}, nil
+	case "mode":
+		return modeFunc{values}, nil
+	case "approx_count_distinct":
+		return approxCountFunc{kind}, nil
+	}
+	return nil, fmt.Errorf("aggregate %s is not available", a.Func)
 }
 
 // accHeap keeps the byte parts of one aggregate's accumulators.
@@ -87,6 +128,15 @@ func (h *accHeap) add(v []byte) uint64 {
 		h.values = append(h.values, append([]byte(nil), v...))
 	}
 	return uint64(n + 1)
+}
+
+// at returns the bytes that *word stands for, to be changed in place until the
+// next add; it makes them if there are none.
+func (h *accHeap) at(word *uint64) *[]byte {
+	if *word == 0 {
+		*word = h.add(nil)
+	}
+	return &h.values[*word-1]
 }
 
 func (h *accHeap) get(word uint64) []byte { return h.values[word-1] }
@@ -218,12 +268,11 @@ func (l *accLayout) result(i int, b array.Builder, row []uint64, heaps []accHeap
 		return l.funcs[i].result(b, row[off:])
 	}
 	if row[off] == 0 {
-		b.AppendNull()
-		return nil
+		return f.result(b, row[off:])
 	}
 	for h := range l.bytes {
 		if l.bytes[h].off == off {
-			f.resultBytes(b, heaps[h].get(row[off]))
+			f.resultBytes(b, row[off:], heaps[h].get(row[off]))
 		}
 	}
 	return nil

@@ -191,7 +191,7 @@ func (bytesExtremeFunc) result(b array.Builder, _ []uint64) *dataflow.Bad {
 	return nil
 }
 
-func (bytesExtremeFunc) resultBytes(b array.Builder, value []byte) {
+func (bytesExtremeFunc) resultBytes(b array.Builder, _ []uint64, value []byte) {
 	switch b := b.(type) {
 	case *array.StringBuilder:
 		b.BinaryBuilder.Append(value)

@@ -71,7 +71,7 @@ func (s *aggregateSet) add(a component.NamedExpr) *component.Problem {
 	s.aggs = append(s.aggs, w)
 	s.funcs = append(s.funcs, fn)
 	// Aggregates of no value are null, but a count never is.
-	_, isCount := fn.(countFunc)
+	isCount := parsed.Func == "count" || parsed.Func == "approx_count_distinct"
 	s.results = append(s.results, arrow.Field{Name: a.Name, Type: parsed.Type, Nullable: !isCount})
 	return nil
 }
@@ -90,6 +90,12 @@ func aggregateText(a *expr.Aggregate) string {
 			b.WriteString(" order by")
 		}
 		fmt.Fprintf(&b, " %s %s%s,", o.By, dataflow.TypeName(o.By.Type()), o.Suffix())
+	}
+	switch a.Func {
+	case "string_agg":
+		fmt.Fprintf(&b, " separator %q", a.Separator)
+	case "percentile_cont", "percentile_disc", "mode", "approx_percentile":
+		fmt.Fprintf(&b, " %v%s", a.Quantile, expr.Order{Desc: a.Desc, NullsFirst: a.Desc}.Suffix())
 	}
 	b.WriteString(")")
 	if a.Filter != nil {

@@ -126,6 +126,31 @@ func (f intSumFunc) result(b array.Builder, acc []uint64) *dataflow.Bad {
 	return f.append(b.(*array.Decimal128Builder), sum, negative, acc[2])
 }
 
+// intAvgFunc is avg_int, Flink's average of integers: of their own type, the
+// places behind the point cut off. Accumulator: as of intSumFunc.
+type intAvgFunc struct{ intSumFunc }
+
+func (intAvgFunc) result(b array.Builder, acc []uint64) *dataflow.Bad {
+	if acc[2] == 0 {
+		b.AppendNull()
+		return nil
+	}
+	sum, negative := wideAbs(acc[0], acc[1], uint64(int64(acc[1])>>63))
+	// The average fits its type, so that the high word is less than the count.
+	q, _ := bits.Div64(sum[1], sum[0], acc[2])
+	v := int64(q)
+	if negative {
+		v = -v
+	}
+	switch b := b.(type) {
+	case *array.Int32Builder:
+		b.Append(int32(v))
+	case *array.Int64Builder:
+		b.Append(v)
+	}
+	return nil
+}
+
 // decimalSumFunc sums decimals exactly: 192 bits hold any number of 38 digits
 // 2^65 times over. Accumulator: the unscaled sum in two's complement (three
 // words, lowest first), the count of values.

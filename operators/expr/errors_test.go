@@ -26,7 +26,9 @@ var errorTexts = []string{
 	"channel similar to 'a'", "concat(price", "cast(price int)", "amount * amount * 0.00000000000000000000000000000000000001",
 	"price = 1 or", "substring(channel from 'a.c')", "date '2024-02-30'", "interval 'x'", "uuid '1'", "price over (x)",
 	"lpad(channel, 'x', 'y')", "e'\\u12'", "price > 1;", "upper('x', null, 3)", "agg price", "agg sum(channel)", "agg sum(*)", "agg median(price)",
-	"agg summ(price)", "agg stddev(price)", "agg count(distinct price)", "agg count(*) filter (where price)",
+	"agg summ(price)", "agg stddev(channel)", "agg first_value(price)", "agg array_agg(distinct price order by qty)", "agg string_agg(channel)", "agg string_agg(channel, channel)",
+	"agg percentile_cont(1.5) within group (order by price)", "agg percentile_cont(qty) within group (order by price)", "agg percentile_cont(0.5)", "agg mode(price)", "agg sum(price) within group (order by qty)",
+	"agg mode() within group (order by price, qty)", "agg array_agg(price order qty)", "agg corr(price, qty)", "agg count(*) filter (where price)",
 	"agg sum(price) + 1", "agg sum(price, qty)", "agg min(ok)", "agg avg(nope)", "agg sum(price) filter (price > 1)", "agg upper(channel)",
 }
 
