@@ -11,7 +11,9 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/engine"
 	"frazil/pipelines"
+	"frazil/pipelines/rehearsal"
 )
 
 // scriptEpoch is T, in scripts and in the cases they stand for.
@@ -19,58 +21,13 @@ var scriptEpoch = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 
 // script is a parsed file.
 type script struct {
-	path             string
-	pipeline, input  string // the first two parts as written
-	want             string
-	steps            []step
-	records          map[lane][]record
-	ordered          bool
-	shuffles         bool // other interleavings must give the same
-	replays          bool // a lost state can be made again
-	idleAfter        map[string]time.Duration
-	lanes            []lane
-	sinks, operators []string
-	// tables holds the key of every sink that gets changes: what is expected of it
-	// is the table that they make, since how many changes lead there is free (I8).
-	tables map[string][]string
-	// readers of changes, and makers of them: no count of changes is compared.
-	changeReaders, changeMakers map[string]bool
+	path            string
+	pipeline, input string // the first two parts as written
+	want            string
+	piece           *rehearsal.Piece
+	ordered         bool
+	idleAfter       map[string]time.Duration
 }
-
-// lane is a split of a source step.
-type lane struct {
-	source string
-	split  dataflow.Split
-}
-
-type record struct {
-	payload []byte
-	arrived dataflow.Time // MinTime: not known
-}
-
-type stepKind int
-
-const (
-	stepRead stepKind = iota
-	stepIdle
-	stepClock
-	stepSync
-	stepBarrier
-	stepShow
-	stepRestart
-	stepDrain
-)
-
-// step is one line of a script, or several records of one lane in a row.
-type step struct {
-	kind stepKind
-	lane lane
-	n    int // records
-	d    time.Duration
-}
-
-// fence says whether rows before and after s must not be swapped.
-func (s step) fence() bool { return s.kind != stepRead && s.kind != stepBarrier }
 
 // separator divides the parts.
 const separator = "----\n"
@@ -84,7 +41,7 @@ func parseScript(path string) (*script, error) {
 	if len(parts) < 2 {
 		return nil, fmt.Errorf("%s: expected a pipeline, a line ----, steps, a line ----, what is expected", path)
 	}
-	s := &script{path: path, pipeline: parts[0], input: parts[1], records: map[lane][]record{}, idleAfter: map[string]time.Duration{}}
+	s := &script{path: path, pipeline: parts[0], input: parts[1], idleAfter: map[string]time.Duration{}}
 	if len(parts) == 3 {
 		s.want = parts[2]
 	}
@@ -100,63 +57,49 @@ func parseScript(path string) (*script, error) {
 			return nil, fmt.Errorf("%s: step line %d: %w", path, i+1, err)
 		}
 	}
-	if n := len(s.steps); n == 0 || s.steps[n-1].kind != stepDrain {
-		s.steps = append(s.steps, step{kind: stepDrain})
+	if n := len(s.piece.Steps); n == 0 || s.piece.Steps[n-1].Kind != rehearsal.Drain {
+		s.step(rehearsal.Drain)
 	}
 	return s, nil
 }
 
-// look learns from the loaded pipeline what the variants may do.
+// look learns from the pipeline what is there.
 func (s *script) look() error {
-	p, problems := s.load("script", 1)
+	p, problems := s.load(1)
 	if problems != nil {
 		return fmt.Errorf("%s: %w", s.path, problems)
 	}
-	s.shuffles, s.replays = true, len(p.Graph.Sources) == 1
-	for _, src := range p.Graph.Sources {
-		if src.Tasks == 1 {
-			s.shuffles, s.replays = false, false
-		}
+	for _, src := range p.Sources {
 		if src.EventTime != nil {
 			s.idleAfter[src.Name] = src.EventTime.IdleAfter
 		}
 	}
-	s.tables, s.changeReaders, s.changeMakers = map[string][]string{}, map[string]bool{}, map[string]bool{}
-	for _, op := range p.Graph.Operators {
-		s.operators = append(s.operators, op.Name)
-		for _, in := range op.Inputs {
-			s.changeReaders[op.Name] = s.changeReaders[op.Name] || streamOf(p.Graph, in).Changelog
-		}
-		for _, port := range op.Plan.Ports {
-			s.changeMakers[op.Name] = s.changeMakers[op.Name] || port.Stream.Changelog
-		}
+	var err error
+	if s.piece, err = rehearsal.New(s.load); err != nil {
+		return err
 	}
-	for _, k := range p.Graph.Sinks {
-		s.sinks = append(s.sinks, k.Name)
-		if in := streamOf(p.Graph, k.Input); in.Changelog {
-			s.tables[k.Name], s.changeReaders[k.Name] = in.Key, true
-		}
-		if k.NotReplayable != "" {
-			s.shuffles, s.replays = false, false
-		}
-	}
+	s.piece.Start = scriptEpoch
 	root, _ := component.Parse(s.path, []byte(s.pipeline), os.LookupEnv)
 	for _, e := range root.Get("sources").Entries {
 		for _, sp := range e.Value.Get("script").Get("splits").Items {
-			s.lanes = append(s.lanes, lane{e.Key, dataflow.Split(sp.Text)})
+			s.piece.Lanes = append(s.piece.Lanes, rehearsal.Lane{Source: e.Key, Split: dataflow.Split(sp.Text)})
 		}
 	}
 	return nil
 }
 
-// load loads the pipeline under a name.
-func (s *script) load(name string, parallelism int) (*pipelines.Pipeline, error) {
-	text := s.pipeline + "\nname: " + name + "\n"
+// load plans the pipeline.
+func (s *script) load(parallelism int) (*engine.Graph, error) {
+	text := s.pipeline + "\nname: script\n"
 	p, problems := pipelines.Parse(s.path, []byte(text), pipelines.Options{Parallelism: parallelism})
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	return p, nil
+	return p.Graph, nil
+}
+
+func (s *script) step(k rehearsal.Kind) {
+	s.piece.Steps = append(s.piece.Steps, rehearsal.Step{Kind: k})
 }
 
 func (s *script) parseStep(line string) error {
@@ -166,41 +109,41 @@ func (s *script) parseStep(line string) error {
 	case "ordered":
 		s.ordered = true
 	case "sync":
-		s.steps = append(s.steps, step{kind: stepSync})
+		s.step(rehearsal.Sync)
 	case "barrier":
-		s.steps = append(s.steps, step{kind: stepBarrier})
+		s.step(rehearsal.Checkpoint)
 	case "show":
-		s.steps = append(s.steps, step{kind: stepShow})
+		s.step(rehearsal.Show)
 	case "restart":
-		s.steps = append(s.steps, step{kind: stepRestart})
+		s.step(rehearsal.Restart)
 	case "drain":
-		s.steps = append(s.steps, step{kind: stepDrain})
+		s.step(rehearsal.Drain)
 	case "clock":
 		d, err := component.ParseDuration(rest)
 		if err != nil {
 			return err
 		}
-		s.steps = append(s.steps, step{kind: stepClock, d: d.D()})
+		s.piece.Steps = append(s.piece.Steps, rehearsal.Step{Kind: rehearsal.Clock, D: d.D()})
 	case "idle":
 		l, err := s.laneOf(rest)
 		if err != nil {
 			return err
 		}
-		s.steps = append(s.steps, step{kind: stepIdle, lane: l, d: s.idleAfter[l.source]})
+		s.piece.Steps = append(s.piece.Steps, rehearsal.Step{Kind: rehearsal.Idle, Lane: l, D: s.idleAfter[l.Source]})
 	default:
 		return s.parseRecord(word, rest)
 	}
 	return nil
 }
 
-func (s *script) laneOf(name string) (lane, error) {
+func (s *script) laneOf(name string) (rehearsal.Lane, error) {
 	source, split, _ := strings.Cut(name, "/")
-	for _, l := range s.lanes {
-		if l == (lane{source, dataflow.Split(split)}) {
+	for _, l := range s.piece.Lanes {
+		if l == (rehearsal.Lane{Source: source, Split: dataflow.Split(split)}) {
 			return l, nil
 		}
 	}
-	return lane{}, fmt.Errorf("%q is neither a step nor SOURCE/SPLIT of the pipeline", name)
+	return rehearsal.Lane{}, fmt.Errorf("%q is neither a step nor SOURCE/SPLIT of the pipeline", name)
 }
 
 func (s *script) parseRecord(word, rest string) error {
@@ -208,27 +151,22 @@ func (s *script) parseRecord(word, rest string) error {
 	if err != nil {
 		return err
 	}
-	r := record{arrived: dataflow.MinTime}
+	r := rehearsal.Record{Arrived: dataflow.MinTime}
 	if at, payload, ok := strings.Cut(rest, " "); ok && rest[0] == '@' {
 		t, err := scriptTime(at[1:])
 		if err != nil {
 			return err
 		}
-		r.arrived, rest = dataflow.TimeOf(t), strings.TrimSpace(payload)
+		r.Arrived, rest = dataflow.TimeOf(t), strings.TrimSpace(payload)
 	}
-	r.payload = relativeTimes.ReplaceAllFunc([]byte(rest), func(m []byte) []byte {
+	r.Payload = relativeTimes.ReplaceAllFunc([]byte(rest), func(m []byte) []byte {
 		t, err := scriptTime(string(bytes.Trim(m, `"`)))
 		if err != nil {
 			return m
 		}
 		return []byte(t.Format(`"2006-01-02T15:04:05.000000Z"`))
 	})
-	s.records[l] = append(s.records[l], r)
-	if n := len(s.steps); n > 0 && s.steps[n-1].kind == stepRead && s.steps[n-1].lane == l {
-		s.steps[n-1].n++
-		return nil
-	}
-	s.steps = append(s.steps, step{kind: stepRead, lane: l, n: 1})
+	s.piece.Add(l, r)
 	return nil
 }
 

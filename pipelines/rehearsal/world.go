@@ -1,8 +1,9 @@
-package flowtest
+package rehearsal
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -11,85 +12,21 @@ import (
 	"frazil/dataflow/engine"
 )
 
-// move is the least thing that happens: steps are made of moves. A move is over
-// when the task that made it asks for the next one, so that all tasks together
-// follow one order.
-type move struct {
-	kind moveKind
-	lane lane
-	n    int
-	d    time.Duration
-	// step is the index of the step that begins here, -1 within one.
-	step int
-}
-
-type moveKind int
-
-const (
-	moveRead    moveKind = iota // n records of the lane
-	moveCaught                  // the lane says that it is caught up
-	moveClock                   // the clock goes on by d
-	moveSync                    // every task sends its source's watermark
-	moveBarrier                 // an epoch
-	moveShow                    // what is committed is noted
-	moveStop                    // a stop with a checkpoint
-	moveEnd                     // the lane ends
-	moveDrained                 // the last epoch of a drain
-)
-
-// moves takes steps apart; lanes end in their order in the script.
-func moves(steps []step, lanes []lane) []move {
-	var out []move
-	for i, s := range steps {
-		first := len(out)
-		add := func(m move) { m.step = -1; out = append(out, m) }
-		switch s.kind {
-		case stepRead:
-			add(move{kind: moveRead, lane: s.lane, n: s.n})
-		case stepIdle:
-			add(move{kind: moveSync})
-			add(move{kind: moveCaught, lane: s.lane})
-			add(move{kind: moveClock, d: s.d})
-			add(move{kind: moveSync})
-			add(move{kind: moveSync})
-		case stepClock:
-			add(move{kind: moveClock, d: s.d})
-			add(move{kind: moveSync})
-		case stepSync:
-			add(move{kind: moveSync})
-		case stepBarrier:
-			add(move{kind: moveBarrier})
-		case stepShow:
-			add(move{kind: moveSync})
-			add(move{kind: moveBarrier})
-			add(move{kind: moveShow})
-		case stepRestart:
-			add(move{kind: moveStop})
-		case stepDrain:
-			for _, l := range lanes {
-				add(move{kind: moveEnd, lane: l})
-			}
-			add(move{kind: moveDrained})
-		}
-		out[first].step = i
-	}
-	return out
-}
-
-// world is one variant of a script: what outlives its runs, and the order in
+// world is one variant of a piece: what outlives its runs, and the order in
 // which the sources of a run give their records.
 type world struct {
-	script *script
-	moves  []move
-	mu     sync.Mutex
+	piece *Piece
+	moves []move
+	mu    sync.Mutex
 	// changed is closed and made anew whenever something has changed.
 	changed chan struct{}
 	targets map[string]*target
-	shows   map[int]map[string][]string // by move
+	shows   map[int]map[string][]string // by move, then by sink
 	last    *checkpoint.Manifest
 	failure error
-	// crashes holds the steps before which the process is still to crash.
-	crashes map[int]bool
+	// crashes holds the steps before which the process is still to crash, killed
+	// the moves at which it did.
+	crashes, killed map[int]bool
 	// resume is the move at which the next run goes on, and the clock there;
 	// places keeps both per epoch.
 	resume place
@@ -122,44 +59,16 @@ const (
 	syncDone
 )
 
-var worlds = struct {
-	sync.Mutex
-	byName map[string]*world
-	n      int
-}{byName: map[string]*world{}}
-
-// newWorld registers a world under the name of its pipeline.
-func newWorld(s *script, steps []step, crashes map[int]bool) (*world, string) {
+func newWorld(p *Piece, v Variant) *world {
 	w := &world{
-		script: s, moves: moves(steps, s.lanes), changed: make(chan struct{}), targets: map[string]*target{},
-		shows: map[int]map[string][]string{}, crashes: crashes, places: map[dataflow.Epoch]place{},
-		resume: place{now: scriptEpoch},
+		piece: p, moves: p.moves(v.steps), changed: make(chan struct{}), targets: map[string]*target{},
+		shows: map[int]map[string][]string{}, crashes: maps.Clone(v.crashes), killed: map[int]bool{},
+		places: map[dataflow.Epoch]place{}, resume: place{now: p.Start},
 	}
-	for _, name := range s.sinks {
-		w.targets[name] = &target{world: w}
+	for _, out := range p.Sinks {
+		w.targets[out.Name] = &target{world: w}
 	}
-	worlds.Lock()
-	defer worlds.Unlock()
-	worlds.n++
-	name := fmt.Sprintf("script-%d", worlds.n)
-	worlds.byName[name] = w
-	return w, name
-}
-
-func (w *world) forget(name string) {
-	worlds.Lock()
-	defer worlds.Unlock()
-	delete(worlds.byName, name)
-}
-
-func worldOf(env *dataflow.Env) (*world, error) {
-	worlds.Lock()
-	defer worlds.Unlock()
-	w := worlds.byName[env.Pipeline]
-	if w == nil {
-		return nil, dataflow.Permanentf("the component script runs in tests only")
-	}
-	return w, nil
+	return w
 }
 
 // begin starts an attempt where the last one's newest epoch left off.
@@ -206,7 +115,7 @@ func (w *world) done() bool {
 }
 
 // read is how many records of a lane the first n moves give.
-func (w *world) read(l lane, n int) int {
+func (w *world) read(l Lane, n int) int {
 	sum := 0
 	for _, m := range w.moves[:n] {
 		if m.kind == moveRead && m.lane == l {
@@ -228,7 +137,7 @@ func (w *world) live() bool {
 			n++
 		}
 	}
-	return n == len(w.script.lanes)
+	return n == len(w.piece.Lanes)
 }
 
 // turn gives the task s its move, if it is its turn. It is called with the lock
@@ -249,6 +158,15 @@ func (w *world) turn(s *source) (dataflow.Polled, bool, error) {
 		switch m.kind {
 		case moveClock:
 			r.now = r.now.Add(m.d)
+			w.advance()
+			continue
+		case moveKill:
+			if !w.killed[r.next] {
+				w.killed[r.next] = true
+				r.over = true
+				r.cancel()
+				break
+			}
 			w.advance()
 			continue
 		case moveShow:
@@ -274,7 +192,7 @@ func (w *world) turn(s *source) (dataflow.Polled, bool, error) {
 				r.job.Stop()
 			}
 		case moveRead, moveCaught, moveEnd:
-			if at := s.at[m.lane.split]; at == nil || m.lane.source != s.env.Step {
+			if at := s.at[m.lane.Split]; at == nil || m.lane.Source != s.env.Step {
 				break
 			}
 			p, err := s.move(m)
@@ -322,10 +240,10 @@ func (w *world) onManifest(m *checkpoint.Manifest) {
 		w.fail("%s came unasked", m.Epoch)
 		return
 	}
-	for _, l := range w.script.lanes {
-		got := dataflow.Position(m.Sources[l.source].Splits[l.split].Position)
+	for _, l := range w.piece.Lanes {
+		got := dataflow.Position(m.Sources[l.Source].Splits[l.Split].Position)
 		if want := position(w.read(l, r.next)); got.Compare(want) != 0 {
-			w.fail("%s: %s/%s stands at %s, want %s: exactly the events before the barrier (I1)", m.Epoch, l.source, l.split, got, want)
+			w.fail("%s: %s/%s stands at %s, want %s: exactly the events before the barrier (I1)", m.Epoch, l.Source, l.Split, got, want)
 		}
 	}
 	w.resume = place{r.next + 1, r.now}
@@ -353,20 +271,20 @@ func (w *world) waiting() bool {
 // changes make.
 func (w *world) committed() map[string][]string {
 	out := map[string][]string{}
-	for name, t := range w.targets {
-		key, changes := w.script.tables[name]
-		if !changes {
-			out[name] = append([]string(nil), t.rows...)
+	for _, k := range w.piece.Sinks {
+		rows := w.targets[k.Name].rows
+		if !k.Stream.Changelog {
+			out[k.Name] = append([]string(nil), rows...)
 			continue
 		}
-		tab := newTable(key)
-		for _, c := range t.rows {
+		tab := newTable(k.Stream.Key)
+		for _, c := range rows {
 			if err := tab.apply(c); err != nil {
-				w.fail("sink %s: %v", name, err)
+				w.fail("sink %s: %w", k.Name, err)
 				break
 			}
 		}
-		out[name] = tab.list()
+		out[k.Name] = tab.list()
 	}
 	return out
 }
@@ -375,7 +293,7 @@ func (w *world) committed() map[string][]string {
 func (w *world) lose() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.resume = place{now: scriptEpoch}
+	w.resume = place{now: w.piece.Start}
 	for _, t := range w.targets {
 		if t.place.next > w.resume.next {
 			w.resume = t.place

@@ -1,4 +1,4 @@
-package flowtest
+package rehearsal
 
 import (
 	"bytes"
@@ -8,23 +8,7 @@ import (
 	"strings"
 
 	"frazil/dataflow"
-	"frazil/dataflow/engine"
 )
-
-// streamOf is what a port of g gives.
-func streamOf(g *engine.Graph, ref engine.PortRef) dataflow.Stream {
-	for _, s := range g.Sources {
-		if s.Name == ref.Step {
-			return s.Ports()[ref.Port].Stream
-		}
-	}
-	for _, op := range g.Operators {
-		if op.Name == ref.Step {
-			return op.Plan.Ports[ref.Port].Stream
-		}
-	}
-	return dataflow.Stream{}
-}
 
 // table is what a changelog makes when it is folded by its key. It refuses
 // changes that do not fit the rows that are there.
