@@ -179,4 +179,3 @@ func (w *windowOrdered) restore() error {
 	}
 	return nil
 }
-
