@@ -55,6 +55,7 @@ type sourceTask struct {
 	// rows counts what was read; moves counts positions that moved without rows.
 	rows, moves   atomic.Int64
 	wmNow, maxNow atomic.Int64
+	views         splitViews
 	// parked: the last Poll brought nothing.
 	parked atomic.Bool
 	paused *atomic.Bool
@@ -133,6 +134,7 @@ func (t *sourceTask) receive() []command {
 // run reads until the end command or ctx.
 func (t *sourceTask) run(ctx context.Context) error {
 	defer t.stamper.release()
+	defer t.views.release()
 	for {
 		for _, c := range t.receive() {
 			if err := t.handle(ctx, c); err != nil {
@@ -375,6 +377,10 @@ func (t *sourceTask) rowsOf(ctx context.Context, p *dataflow.Polled, c *splitClo
 		return nil
 	}
 	t.count(good.NumRows(), false)
+	if err := t.views.rows(t.env, c, good, t.env.Now()); err != nil {
+		good.Release()
+		return err
+	}
 	return t.outs[0].emit(ctx, good)
 }
 
@@ -426,6 +432,7 @@ func (t *sourceTask) advance(ctx context.Context) error {
 		top = max(top, c.maxTime)
 	}
 	t.align()
+	t.views.update(t.splits, t.env.Now())
 	t.maxNow.Store(int64(top))
 	if done != t.lastDone && t.stretch > 0 {
 		t.lastDone = done

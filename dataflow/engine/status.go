@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"sort"
 	"time"
 
@@ -20,6 +21,8 @@ type Status struct {
 	// Rows read by all sources in this process.
 	Read    int64
 	Sources map[string]SourceStatus
+	// Steps are the keyed ones.
+	Steps   map[string]StepStatus
 	Targets map[string]TargetStatus
 	// Ledger of the last durable epoch.
 	Ledger      checkpoint.Ledger
@@ -40,6 +43,19 @@ type SourceStatus struct {
 	Watermark dataflow.Time
 	MaxTime   dataflow.Time
 	Splits    int
+	// Since is when the watermark rose last, as far as this process has seen.
+	Since time.Time
+}
+
+// StepStatus is one keyed step, all its tasks together.
+type StepStatus struct {
+	// Watermark is the least that its tasks have worked up to, Since when it rose
+	// last.
+	Watermark dataflow.Time
+	Since     time.Time
+	// Held rows wait inside it; QueueBytes and QueueRows wait in front of it;
+	// DirtyBytes of its state wait for an epoch.
+	Held, QueueBytes, QueueRows, DirtyBytes int64
 }
 
 // TargetStatus is one sink with a committer.
@@ -69,6 +85,7 @@ func (j *Job) Status() Status {
 	for k, v := range j.mu.status.Sources {
 		out.Sources[k] = v
 	}
+	out.Steps = maps.Clone(j.mu.status.Steps)
 	out.Targets = map[string]TargetStatus{}
 	for k, v := range j.mu.status.Targets {
 		out.Targets[k] = v
@@ -129,7 +146,17 @@ func (c *coordinator) refreshStatus() {
 		bytes, rows = bytes+b, rows+r
 	}
 	dirty := c.dirty()
+	steps, now := c.stepStatus(), c.j.o.Now()
 	c.j.note(func(s *Status) {
+		for name, st := range sources {
+			st.Since = sinceOf(s.Sources[name].Since, st.Watermark > s.Sources[name].Watermark, now)
+			sources[name] = st
+		}
+		for name, st := range steps {
+			st.Since = sinceOf(s.Steps[name].Since, st.Watermark > s.Steps[name].Watermark, now)
+			steps[name] = st
+		}
+		s.Steps = steps
 		s.Sources, s.Read, s.QueueBytes, s.QueueRows, s.DirtyBytes = sources, read, bytes, rows, dirty
 		s.Quarantined, s.QuarantineBytes = c.plant.quar.count.Load(), c.plant.quar.bytes.Load()
 		s.Replaying, s.Paused = c.replay < len(c.rec.Replays), c.plant.paused.Load()
@@ -139,6 +166,32 @@ func (c *coordinator) refreshStatus() {
 			s.Targets[name] = x
 		}
 	})
+}
+
+// sinceOf is when something rose last.
+func sinceOf(before time.Time, rose bool, now time.Time) time.Time {
+	if rose || before.IsZero() {
+		return now
+	}
+	return before
+}
+
+// stepStatus reads what the keyed steps show.
+func (c *coordinator) stepStatus() map[string]StepStatus {
+	out := map[string]StepStatus{}
+	for name, tasks := range c.plant.keyed {
+		st := StepStatus{Watermark: c.plant.watermarkOf(name)}
+		for _, t := range tasks {
+			st.Held += t.stage.fates.Held.Load()
+			b, r := t.in.size()
+			st.QueueBytes, st.QueueRows = st.QueueBytes+b, st.QueueRows+r
+			for _, kv := range t.chain.kvs {
+				st.DirtyBytes += kv.DirtyBytes()
+			}
+		}
+		out[name] = st
+	}
+	return out
 }
 
 // Health lists what is wrong: a step, and why in words. Nothing is wrong when it
@@ -163,6 +216,9 @@ func (j *Job) Health() []string {
 	}
 	if since := now.Sub(s.LastEpochAt); !s.LastEpochAt.IsZero() && since > 3*j.o.Every+10*time.Second && s.QueueRows > 0 {
 		out = append(out, fmt.Sprintf("no epoch for %s although rows wait", since.Round(time.Second)))
+	}
+	if s.Connected && !s.Replaying {
+		out = append(out, j.heldBack(s, now)...)
 	}
 	if s.LastError != "" && !s.Connected {
 		out = append(out, "not running yet: "+s.LastError)

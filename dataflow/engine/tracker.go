@@ -153,6 +153,8 @@ type splitClock struct {
 	atUntil, ended bool
 	// paused: its source holds it back, since it is too far ahead of the others.
 	paused bool
+	// top is the row of the last batch that set maxTime, -1 if none did.
+	top int
 	// replay holds clock decisions still to be repeated, by position.
 	replay []dataflow.ClockDecision
 }
@@ -187,6 +189,7 @@ func (c *splitClock) own() dataflow.Time {
 func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 	wm, top := int64(c.own()), int64(c.maxTime)
 	bound := c.bound.Microseconds()
+	c.top = -1
 	for i, t := range times {
 		for len(c.replay) > 0 && c.replay[0].Pos <= pos[i] {
 			if d := c.replay[0]; !d.Refused && int64(d.Floor) > wm {
@@ -196,7 +199,7 @@ func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 		}
 		stamps[i] = wm
 		if t > top {
-			top = t
+			top, c.top = t, i
 			if w := t - bound; w > wm {
 				wm = w
 			}
@@ -209,6 +212,8 @@ func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 // starts with its first row, since that is a decision which is recorded.
 func (c *splitClock) reach(t dataflow.Time) {
 	if c.maxTime != dataflow.MinTime || c.floor == dataflow.MinTime {
-		c.maxTime = max(c.maxTime, t)
+		if t > c.maxTime {
+			c.maxTime, c.top = t, -1
+		}
 	}
 }
