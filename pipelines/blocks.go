@@ -18,6 +18,9 @@ Values may hold ${NAME} and ${NAME:-default}, expanded after the YAML is read, a
 		},
 		{
 			Kind: "block", Name: "decode", Summary: "How the bytes of a source become rows; stands in a source, beside its component.",
+			Doc: `A missing field and null are null. A value of another type makes the record bad: nothing is coerced, "1" is no integer, but 1.0 and 1e3 are. A decimal may also be a text that holds a number, a time is RFC 3339 text unless its type names a unit, binary is text in base64. Of a key that comes twice the last one counts. Records that cannot be decoded leave by the port bad with their bytes and their place.
+
+frazil infer FILE proposes the block from a sample.`,
 			NewConfig: func() any { return &codec.Config{} },
 		},
 		{
