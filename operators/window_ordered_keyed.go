@@ -53,9 +53,13 @@ type windowOrdered struct {
 
 func newWindowOrderedKeyed(env *dataflow.Env, s *orderedShape) (*windowOrdered, error) {
 	w := &windowOrdered{
-		orderedShape: s, env: env, layout: newAccLayout(s.funcs), feed: s.newFeed(env),
+		orderedShape: s, env: env, layout: newAccLayout(s.funcs),
 		now: int64(dataflow.MinTime), closed: int64(env.Closed.Get()), segment: 1, late: newOrderedLate(env, s),
 	}
+	// Rows have their system columns where the exchange has them.
+	behind := *s.aggregateSet
+	behind.schema = s.exchange
+	w.feed = behind.newFeed(env)
 	w.store = newOrderedStore(w.layout, s.changelog)
 	w.timers.store = w.store
 	w.clock = orderedClock{store: w.store, after: s.earlyAfter.Microseconds()}
