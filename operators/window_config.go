@@ -14,13 +14,13 @@ type WindowConfig struct {
 	AlignedWindows `yaml:",inline"`
 	// Session makes windows of rows that follow one another closely, apart for
 	// each group.
-	Session *SessionWindow `yaml:"session"`
+	Session *SessionWindow `yaml:"session" choose:"one"`
 	// Count makes windows of so many rows each, apart for each group.
-	Count *CountWindow `yaml:"count"`
+	Count *CountWindow `yaml:"count" choose:"one"`
 	// Global makes one window of all rows, written as global: {}. It gives its
 	// result at the end of the input, unless updates or early results are asked
 	// for.
-	Global *GlobalWindow `yaml:"global"`
+	Global *GlobalWindow `yaml:"global" choose:"one"`
 	// By names the groups: each window gives one row per combination of their
 	// values, null being a value. An entry is a column, or {name: expression}.
 	// Empty: one row per window.
@@ -53,13 +53,13 @@ type AlignedWindows struct {
 	// duration, at least 1us, or a number of calendar units as 1d, 1w (from
 	// Monday), 1mo, 1y. They are aligned to 1970-01-01T00:00:00Z, calendar units
 	// to the calendar.
-	Tumbling Width `yaml:"tumbling"`
+	Tumbling Width `yaml:"tumbling" choose:"up_to_one"`
 	// Hopping windows have one size and begin once per slide, so that a row is in
 	// several.
-	Hopping *HoppingWindow `yaml:"hopping"`
+	Hopping *HoppingWindow `yaml:"hopping" choose:"up_to_one"`
 	// Cumulative windows begin together once per size and end one step apart, so
 	// that each holds the one before.
-	Cumulative *CumulativeWindow `yaml:"cumulative"`
+	Cumulative *CumulativeWindow `yaml:"cumulative" choose:"up_to_one"`
 	// Offset moves all bounds by a time with a unit, also backwards as -30m.
 	// Default 0s.
 	Offset Offset `yaml:"offset"`
@@ -110,10 +110,10 @@ type GlobalWindow struct{}
 // the two is set.
 type EarlyResults struct {
 	// Rows gives a result after every so many rows of a group, at least 1.
-	Rows int64 `yaml:"rows"`
+	Rows int64 `yaml:"rows" choose:"one"`
 	// ProcessingTime gives a result of the changed groups every so often by the
 	// machine's clock. It makes the step not replayable.
-	ProcessingTime component.Duration `yaml:"processing_time"`
+	ProcessingTime component.Duration `yaml:"processing_time" choose:"one"`
 }
 
 // By is one entry of a list of groups: a column, or an expression with a name.

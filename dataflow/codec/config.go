@@ -16,7 +16,7 @@ import (
 // Config is the decode block of a source. Exactly one format is set.
 type Config struct {
 	// JSON: each payload is one JSON document.
-	JSON *JSONConfig `yaml:"json"`
+	JSON *JSONConfig `yaml:"json" choose:"one"`
 }
 
 // Check reports everything wrong with the block, as component.Problems.
@@ -75,7 +75,7 @@ type JSONConfig struct {
 	Required []string `yaml:"required"`
 	// Extra says what a field outside the schema does: ignore (counted by name)
 	// or bad (the record is bad, extra_field). Default: ignore.
-	Extra string `yaml:"extra"`
+	Extra string `yaml:"extra" oneof:"ignore,bad"`
 	// Whole names a further column, of type json, that keeps the whole document,
 	// without the white space between its tokens. Documents that are no objects
 	// are then rows as well. Default: none.

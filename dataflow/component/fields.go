@@ -19,8 +19,9 @@ type Field struct {
 	Owner    reflect.Type
 	Required bool
 	OneOf    []string
-	// Choice is "", ChooseOne or ChooseUpToOne. The decoder does not check it: the
-	// component does, with words of its own.
+	// Choice is "", ChooseOne or ChooseUpToOne. All keys of a block that have one
+	// exclude one another, and if any says ChooseOne, one must be there. The decoder
+	// does not check it: the component does, with words of its own.
 	Choice string
 }
 
@@ -64,6 +65,18 @@ func FieldsOf(t reflect.Type) []Field {
 		out = append(out, x)
 	}
 	return out
+}
+
+// chooseRule is the rule for the keys of a block that exclude one another, "" if
+// there are none.
+func chooseRule(fields []Field) string {
+	rule := ""
+	for _, f := range fields {
+		if f.Choice != "" && rule != ChooseOne {
+			rule = f.Choice
+		}
+	}
+	return rule
 }
 
 func fieldNames(fields []Field) []string {

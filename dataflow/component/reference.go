@@ -76,10 +76,10 @@ func facts(f Field, among []Field, v reflect.Value) []string {
 	switch {
 	case f.Required:
 		return append(out, "required")
-	case f.Choice == ChooseOne:
-		out = append(out, "exactly one of `"+strings.Join(chosenFrom(among, f.Choice), "`, `")+"`")
-	case f.Choice == ChooseUpToOne:
-		out = append(out, "at most one of `"+strings.Join(chosenFrom(among, f.Choice), "`, `")+"`")
+	case f.Choice != "" && chooseRule(among) == ChooseOne:
+		out = append(out, "exactly one of `"+strings.Join(chosenFrom(among), "`, `")+"`")
+	case f.Choice != "":
+		out = append(out, "at most one of `"+strings.Join(chosenFrom(among), "`, `")+"`")
 	}
 	if !v.IsZero() && v.Kind() != reflect.Struct && v.Kind() != reflect.Pointer {
 		out = append(out, "default `"+valueText(v)+"`")
@@ -88,10 +88,10 @@ func facts(f Field, among []Field, v reflect.Value) []string {
 }
 
 // chosenFrom lists the keys of a block that exclude one another.
-func chosenFrom(fields []Field, choice string) []string {
+func chosenFrom(fields []Field) []string {
 	var out []string
 	for _, f := range fields {
-		if f.Choice == choice {
+		if f.Choice != "" {
 			out = append(out, f.Name)
 		}
 	}

@@ -149,7 +149,8 @@ func texts(s []string) []any {
 // blockSchema is the schema of a struct that is a block of keys.
 func blockSchema(v reflect.Value) Object {
 	properties, required := Object{}, []string{}
-	choices := map[string][]string{}
+	var choice []string
+	must := false
 	for _, f := range FieldsOf(v.Type()) {
 		fv := v.FieldByIndex(f.Index)
 		s := valueSchema(f.Type, fv, f.OneOf)
@@ -167,19 +168,16 @@ func blockSchema(v reflect.Value) Object {
 			required = append(required, f.Name)
 		}
 		if f.Choice != "" {
-			choices[f.Choice] = append(choices[f.Choice], f.Name)
+			choice = append(choice, f.Name)
 		}
+		must = must || f.Required || f.Choice == ChooseOne
 	}
 	out := Object{"type": "object", "properties": properties, "additionalProperties": false}
 	if len(required) > 0 {
 		out["required"] = texts(required)
 	}
-	must := len(required) > 0
-	for _, rule := range []string{ChooseOne, ChooseUpToOne} {
-		if len(choices[rule]) > 0 {
-			out["oneOf"] = exactlyOne(choices[rule], rule)
-			must = must || rule == ChooseOne
-		}
+	if len(choice) > 0 {
+		out["oneOf"] = exactlyOne(choice, chooseRule(FieldsOf(v.Type())))
 	}
 	if !must {
 		// A block that needs nothing may be left empty.

@@ -20,7 +20,7 @@ const (
 // CatalogConfig declares an Iceberg catalog.
 type CatalogConfig struct {
 	// Type is "sql" (a SQLite file) or "rest".
-	Type string `yaml:"type,required"`
+	Type string `yaml:"type,required" oneof:"sql,rest"`
 	// URI is the SQLite file (a path, relative to the working directory, or
 	// sqlite:///PATH), or the address of the REST catalog.
 	URI string `yaml:"uri,required"`
@@ -76,7 +76,7 @@ type Config struct {
 	// FormatVersion of a new table, 2 or 3. Default: 2.
 	FormatVersion int `yaml:"format_version"`
 	// Compression of Parquet pages: zstd, snappy, gzip or none. Default: zstd.
-	Compression string `yaml:"compression"`
+	Compression string `yaml:"compression" oneof:"zstd,snappy,gzip,none"`
 	// Properties of a new table.
 	Properties map[string]string `yaml:"properties"`
 }

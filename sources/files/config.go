@@ -33,7 +33,7 @@ type Config struct {
 	Paths []string `yaml:"paths,required"`
 	// Mode: end reads what is there at the start and ends; follow waits for new
 	// files and for lines added to the last one. Default: end.
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" oneof:"end,follow"`
 	// Poll is how often follow looks for new files and changes. Default: 1s.
 	Poll component.Duration `yaml:"poll"`
 	// Lanes is the number of sequences that are read side by side; a file belongs
@@ -42,7 +42,7 @@ type Config struct {
 	// OnGap says what happens when a file that was read has changed, or one
 	// appears before it: fail, or continue (what changed is passed over, counted
 	// and logged). Default: fail.
-	OnGap string `yaml:"on_gap"`
+	OnGap string `yaml:"on_gap" oneof:"fail,continue"`
 	// Metadata adds columns that tell where a row comes from. Default: none.
 	Metadata Metadata `yaml:"metadata"`
 }

@@ -10,12 +10,12 @@ import (
 type Config struct {
 	// A simulated fleet of devices that sends JSON payloads. Needs a decode
 	// block.
-	Fleet *FleetConfig `yaml:"fleet"`
+	Fleet *FleetConfig `yaml:"fleet" choose:"one"`
 	// Numbered rows in typed columns. Takes no decode block.
-	Counter *CounterConfig `yaml:"counter"`
+	Counter *CounterConfig `yaml:"counter" choose:"one"`
 	// The auctions, people or bids of the Nexmark benchmark in typed columns.
 	// Takes no decode block.
-	Nexmark *NexmarkConfig `yaml:"nexmark"`
+	Nexmark *NexmarkConfig `yaml:"nexmark" choose:"one"`
 }
 
 // FleetConfig is a simulated fleet of devices.

@@ -24,12 +24,12 @@ type Config struct {
 	Start string `yaml:"start"`
 	// Isolation is read_committed (default: no record of an open or aborted
 	// transaction is read) or read_uncommitted.
-	Isolation string `yaml:"isolation"`
+	Isolation string `yaml:"isolation" oneof:"read_committed,read_uncommitted"`
 	// OnGap says what happens when records that should be read no longer exist
 	// (retention was faster, the topic was recreated, the log was truncated):
 	// fail (default) stops with the partition, what was wanted and what there is;
 	// continue goes on at the first record that exists, logged and counted.
-	OnGap string `yaml:"on_gap"`
+	OnGap string `yaml:"on_gap" oneof:"fail,continue"`
 	// Metadata adds columns behind the decoded ones. Each entry names the column
 	// to make. Default: none.
 	Metadata Metadata `yaml:"metadata"`
