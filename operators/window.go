@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
@@ -75,34 +74,55 @@ const (
 )
 
 // Columns of the exchange between the two halves: the hash of the key, the key,
-// the start of the window, encoded accumulators.
+// the start of the pane, encoded accumulators; where windows share panes, the end
+// of the first window that the rows count in.
 const (
 	windowHash  = "_hash"
 	windowKey   = "_key"
 	windowStart = "_start"
 	windowAcc   = "_acc"
+	windowFirst = "_first"
 )
 
-var windowExchange = arrow.NewSchema([]arrow.Field{
-	{Name: windowHash, Type: arrow.PrimitiveTypes.Uint64},
-	{Name: windowKey, Type: dataflow.TypeBinary},
-	{Name: windowStart, Type: dataflow.TypeInt64},
-	{Name: windowAcc, Type: dataflow.TypeBinary},
-}, nil)
+var (
+	windowExchange = arrow.NewSchema([]arrow.Field{
+		{Name: windowHash, Type: arrow.PrimitiveTypes.Uint64},
+		{Name: windowKey, Type: dataflow.TypeBinary},
+		{Name: windowStart, Type: dataflow.TypeInt64},
+		{Name: windowAcc, Type: dataflow.TypeBinary},
+	}, nil)
+	windowPaneExchange = arrow.NewSchema(append(windowExchange.Fields(), arrow.Field{Name: windowFirst, Type: dataflow.TypeInt64}), nil)
+)
 
 // windowShape is a checked configuration on its input: what both halves and the
 // plan have in common.
 type windowShape struct {
-	input    *arrow.Schema
-	by       []int // columns of input
-	windows  tumblingWindows
+	input  *arrow.Schema
+	by     []int // columns of input, -1 for an expression
+	groups *byKeys
+	// windows is nil for sessions and windows of a number of rows; text is its
+	// canonical form.
+	windows alignedWindows
+	text    string
+	// single: each pane is one window.
+	single bool
+	// bounded: results have columns with the window's bounds.
+	bounded  bool
 	lateness int64 // microseconds
 	*aggregateSet
 	out, late *arrow.Schema
 }
 
-// due is when the window from start on closes.
-func (s *windowShape) due(start int64) int64 { return s.windows.end(start) + s.lateness }
+// due is when the window that ends at end closes.
+func (s *windowShape) due(end int64) int64 { return end + s.lateness }
+
+// exchange is the schema between the halves.
+func (s *windowShape) exchange() *arrow.Schema {
+	if s.single {
+		return windowExchange
+	}
+	return windowPaneExchange
+}
 
 func planWindow(in component.OperatorIn, cfg WindowConfig) (component.OperatorPlan, error) {
 	if problems := cfg.checkShapes(); len(problems) > 0 {
@@ -121,15 +141,26 @@ func planWindow(in component.OperatorIn, cfg WindowConfig) (component.OperatorPl
 			{Name: dataflow.PortLate, Stream: dataflow.Stream{Schema: s.late}},
 			dataflow.BadPort(),
 		},
-		Keyed:    true,
-		Exchange: windowExchange,
-		RouteBy:  windowHash,
-		KeyText:  windowKeyText(cfg.By),
-		Delay:    cfg.AllowedLateness.D(),
-		State: fmt.Sprintf("%d bytes of accumulators and the key per group and open window; a window is dropped when the watermark is %s past its start",
-			8*newAccLayout(s.funcs).stride, component.Duration(time.Duration(s.windows.width+s.lateness)*time.Microsecond)),
+		Keyed:       true,
+		Exchange:    s.exchange(),
+		RouteBy:     windowHash,
+		KeyText:     windowKeyText(cfg.By),
+		Delay:       cfg.AllowedLateness.D(),
+		State:       s.bound(cfg),
 		Fingerprint: s.fingerprint(),
 	}, nil
+}
+
+// bound describes the state for people.
+func (s *windowShape) bound(cfg WindowConfig) string {
+	each := fmt.Sprintf("%d bytes of accumulators and the key per group and ", 8*newAccLayout(s.funcs).stride)
+	switch {
+	case cfg.Global != nil:
+		return each + "nothing else: there is one window, to the end of the input"
+	case s.single:
+		return each + fmt.Sprintf("open window; a window is dropped when the watermark is %s past its end", cfg.AllowedLateness)
+	}
+	return each + fmt.Sprintf("pane that windows share, twice over; a pane is dropped when the watermark is %s past its last window", cfg.AllowedLateness)
 }
 
 // windowKeyText says what rows go by to the tasks.
@@ -146,13 +177,7 @@ func windowKeyText(by []By) string {
 
 // fingerprint covers what the state's bytes mean: not the names of results.
 func (s *windowShape) fingerprint() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "window/1 tumbling %dus lateness %dus by", s.windows.width, s.lateness)
-	for _, c := range s.by {
-		f := s.input.Field(c)
-		fmt.Fprintf(&b, " %q %s,", f.Name, dataflow.TypeName(f.Type))
-	}
-	return b.String() + s.aggregateSet.fingerprint()
+	return fmt.Sprintf("window/1 %s lateness %dus", s.text, s.lateness) + s.groups.fingerprint() + s.aggregateSet.fingerprint()
 }
 
 func newWindowShape(in component.OperatorIn, cfg WindowConfig) (*windowShape, error) {
@@ -168,9 +193,11 @@ func newWindowShape(in component.OperatorIn, cfg WindowConfig) (*windowShape, er
 	if !dataflow.Timed(input.Schema) {
 		problems = append(problems, component.Problem{Msg: fmt.Sprintf("rows of %q have no event time, so they belong to no window: give %s event_time: {column: ..., out_of_orderness: ...}", in.Names[0], windowSources(in.Sources))})
 	}
-	problems = append(problems, s.checkWidths(cfg)...)
-	problems = append(problems, s.resolveBy(cfg.By)...)
+	problems = append(problems, s.checkWindows(cfg)...)
 	var wrong component.Problems
+	s.groups, wrong = newByKeys(input.Schema, cfg.By)
+	s.by = s.groups.cols
+	problems = append(problems, wrong...)
 	s.aggregateSet, wrong = newAggregateSet(input.Schema, cfg.Aggregate)
 	problems = append(problems, wrong...)
 	if len(problems) == 0 {
@@ -193,33 +220,19 @@ func windowSources(names []string) string {
 	return fmt.Sprintf("each of the sources %s", strings.Join(names, ", "))
 }
 
-func (s *windowShape) checkWidths(cfg WindowConfig) (problems component.Problems) {
+func (s *windowShape) checkWindows(cfg WindowConfig) (problems component.Problems) {
 	if problems := cfg.checkShapes(); len(problems) > 0 {
 		return problems
 	}
-	if cfg.Session != nil || cfg.Count != nil {
-		return nil
+	s.bounded = cfg.Global == nil
+	s.windows, s.text, s.single, problems = newAlignedWindows(cfg)
+	if cfg.Global != nil && cfg.AllowedLateness != 0 {
+		problems = append(problems, component.Problem{Path: "allowed_lateness", Msg: "no row is late for a global window before the input ends: leave it out"})
 	}
-	width, err := cfg.Tumbling.parse()
-	if err != nil {
-		return component.Problems{{Path: "tumbling", Msg: err.Error()}}
-	}
-	if width.unit == unitDays {
-		width = windowWidth{width.n * dayMicros, unitMicros}
-	}
-	switch {
-	case cfg.Tumbling == "":
-		problems = append(problems, component.Problem{Msg: "only tumbling windows are available yet"})
-	case width.unit != unitMicros || cfg.Zone != "":
-		problems = append(problems, component.Problem{Path: "tumbling", Msg: "calendar units are not available yet"})
-	case cfg.Offset != "":
-		problems = append(problems, component.Problem{Path: "offset", Msg: "an offset is not available yet"})
-	}
-	s.windows = tumblingWindows{width: width.n}
 	return problems
 }
 
-// userNames lists the columns of s that users see.
+// windowUserNames lists the columns of s that users see.
 func windowUserNames(s *arrow.Schema) []string {
 	var names []string
 	for _, f := range dataflow.UserFields(s) {
@@ -228,42 +241,17 @@ func windowUserNames(s *arrow.Schema) []string {
 	return names
 }
 
-func (s *windowShape) resolveBy(by []By) (problems component.Problems) {
-	known := windowUserNames(s.input)
-	for i, b := range by {
-		path, name := fmt.Sprintf("by[%d]", i), b.Name
-		if b.Expr != "" {
-			problems = append(problems, component.Problem{Path: path, Msg: "an expression is not available yet: compute it in a project step before"})
-			continue
-		}
-		c := slices.Index(known, name)
-		switch {
-		case c < 0:
-			problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf("unknown column %q%s; columns: %s", name, component.DidYouMean(name, known), component.Names(known))})
-		case slices.Contains(s.by, c):
-			problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf("column %q stands twice", name)})
-		default:
-			if _, err := keyKindOf(s.input.Field(c)); err != nil {
-				problems = append(problems, component.Problem{Path: path, Msg: err.Error()})
-			}
-			s.by = append(s.by, c)
-		}
-	}
-	return problems
-}
-
 // makeSchemas puts the outputs together.
 func (s *windowShape) makeSchemas() (problems component.Problems) {
-	var fields []arrow.Field
-	for _, c := range s.by {
-		fields = append(fields, s.input.Field(c))
+	fields := slices.Clone(s.groups.schema.Fields())
+	if s.bounded {
+		fields = append(fields,
+			arrow.Field{Name: "window_start", Type: dataflow.TypeTimestampTZ},
+			arrow.Field{Name: "window_end", Type: dataflow.TypeTimestampTZ})
 	}
-	fields = append(fields,
-		arrow.Field{Name: "window_start", Type: dataflow.TypeTimestampTZ},
-		arrow.Field{Name: "window_end", Type: dataflow.TypeTimestampTZ})
 	taken := map[string]bool{}
 	for i, f := range fields {
-		if i < len(s.by) && (f.Name == "window_start" || f.Name == "window_end") {
+		if s.bounded && i < len(s.by) && (f.Name == "window_start" || f.Name == "window_end") {
 			problems = append(problems, component.Problem{Path: fmt.Sprintf("by[%d]", i), Msg: fmt.Sprintf("the result has a column %q of its own: rename this one first (project: {rename: ...})", f.Name)})
 		}
 		taken[f.Name] = true
@@ -286,12 +274,12 @@ func (s *windowShape) makeSchemas() (problems component.Problems) {
 }
 
 // windowLateSchema is the user's columns, what makes the row late, the system
-// columns.
+// columns. The bounds are null for a window without any.
 func windowLateSchema(input *arrow.Schema) *arrow.Schema {
 	fields := slices.Clone(dataflow.UserFields(input))
 	for _, f := range []arrow.Field{
-		{Name: "window_start", Type: dataflow.TypeTimestampTZ},
-		{Name: "window_end", Type: dataflow.TypeTimestampTZ},
+		{Name: "window_start", Type: dataflow.TypeTimestampTZ, Nullable: true},
+		{Name: "window_end", Type: dataflow.TypeTimestampTZ, Nullable: true},
 		{Name: "watermark", Type: dataflow.TypeTimestampTZ, Nullable: true},
 		{Name: "lateness", Type: dataflow.TypeInt64},
 	} {

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,7 @@ import (
 type windowBefore struct {
 	*windowShape
 	env    *dataflow.Env
-	keys   *keyEncoder
+	keys   *byFeed
 	feed   *aggregateFeed
 	layout *accLayout
 	groups windowGroups
@@ -27,11 +28,15 @@ type windowBefore struct {
 	timeCol, stampCol int
 	// closed is Env.Closed as the batch at hand found it.
 	closed int64
-	// Of the batch at hand, one per row: its window's start, its fate, its
-	// group.
-	starts []int64
-	marks  []rowMark
-	group  []uint32
+	// Of the batch at hand, one per row: the start of its pane, its fate, its
+	// group. A row that is late for some of its windows has a number of apart
+	// instead of a start.
+	panes []int64
+	marks []rowMark
+	group []uint32
+	apart windowApart
+	// partly are the rows that are late for some of their windows.
+	partly []int32
 	// rows holds the accumulators of the groups, heaps their bytes.
 	rows     []uint64
 	heaps    []accHeap
@@ -54,7 +59,7 @@ type windowBadRow struct {
 }
 
 func newWindowBefore(env *dataflow.Env, s *windowShape) (*windowBefore, error) {
-	keys, err := newKeyEncoder(s.input, s.by)
+	keys, err := s.groups.newFeed(env)
 	if err != nil {
 		return nil, err
 	}
@@ -70,15 +75,16 @@ func newWindowBefore(env *dataflow.Env, s *windowShape) (*windowBefore, error) {
 // Process implements dataflow.Operator.
 func (w *windowBefore) Process(ctx context.Context, _ int, b arrow.RecordBatch, out dataflow.Emitter) error {
 	n := int(b.NumRows())
-	w.starts, w.marks = slices.Grow(w.starts[:0], n)[:n], slices.Grow(w.marks[:0], n)[:n]
+	w.panes, w.marks = slices.Grow(w.panes[:0], n)[:n], slices.Grow(w.marks[:0], n)[:n]
 	w.group = slices.Grow(w.group[:0], n)[:n]
 	w.findLate(b)
 	defer w.feed.unbind()
-	if err := w.feed.bind(b); err != nil {
+	defer w.keys.unbind()
+	if err := errors.Join(w.feed.bind(b), w.keys.bind(b)); err != nil {
 		return err
 	}
 	w.findBad()
-	w.groups.find(w, b)
+	w.groups.find(w)
 	w.accumulate()
 	w.env.Fates.Late.Add(int64(len(w.lateRows)))
 	w.env.Fates.Bad.Add(int64(len(w.badRows)))
@@ -108,34 +114,102 @@ func (w *windowBefore) Close() error {
 	return nil
 }
 
-// findLate computes the windows of all rows and marks the late ones.
+// findLate computes the panes of all rows and marks the late ones.
 func (w *windowBefore) findLate(b arrow.RecordBatch) {
 	times := b.Column(w.timeCol).(*array.Int64).Int64Values()
 	stamps := b.Column(w.stampCol).(*array.Int64).Int64Values()
-	w.windows.assign(w.starts, times)
 	clear(w.marks)
-	w.lateRows = w.lateRows[:0]
+	w.lateRows, w.partly = w.lateRows[:0], w.partly[:0]
+	w.apart.reset()
 	w.closed = int64(w.env.Closed.Get())
-	keep := w.due(0)
-	for i, start := range w.starts {
-		if start+keep <= max(stamps[i], w.closed) {
-			w.marks[i] = rowLate
-			w.lateRows = append(w.lateRows, int32(i))
+	// Neighbouring rows mostly share a pane.
+	var lo, hi, due int64
+	for i, t := range times {
+		if t < lo || t >= hi {
+			lo, hi = w.windows.pane(t)
+			due = w.due(w.windows.first(lo))
+		}
+		w.panes[i] = lo
+		if behind := max(stamps[i], w.closed); due <= behind {
+			w.panes[i] = w.lateRow(i, lo, behind)
 		}
 	}
+}
+
+// lateRow marks a row that is late for the first of its windows at least, and
+// returns what stands for its pane.
+func (w *windowBefore) lateRow(i int, pane, behind int64) int64 {
+	if w.single || w.due(w.windows.last(pane)) <= behind {
+		w.marks[i] = rowLate
+		w.lateRows = append(w.lateRows, int32(i))
+		return pane
+	}
+	w.partly = append(w.partly, int32(i))
+	// The first window that closes later is the first one that holds the moment
+	// up to which windows are closed.
+	open, _ := w.windows.pane(behind - w.lateness)
+	return w.apart.number(pane, w.windows.first(open))
+}
+
+// windowApart numbers panes whose rows do not count in all of their windows.
+type windowApart struct {
+	panes   []windowApartPane
+	numbers map[windowApartPane]int64
+}
+
+type windowApartPane struct{ start, first int64 }
+
+// windowApartBase is the first number, far from any time.
+const windowApartBase = int64(dataflow.MinTime)
+
+func (a *windowApart) reset() {
+	if len(a.panes) > 0 {
+		a.panes = a.panes[:0]
+		clear(a.numbers)
+	}
+}
+
+// number returns the number of a pane and the first window that counts.
+func (a *windowApart) number(start, first int64) int64 {
+	p := windowApartPane{start, first}
+	n, ok := a.numbers[p]
+	if !ok {
+		if a.numbers == nil {
+			a.numbers = map[windowApartPane]int64{}
+		}
+		n = windowApartBase + int64(len(a.panes))
+		a.numbers[p] = n
+		a.panes = append(a.panes, p)
+	}
+	return n
+}
+
+// get returns the pane of a number, if it is one.
+func (a *windowApart) get(n int64) (p windowApartPane, ok bool) {
+	if i := n - windowApartBase; i >= 0 && i < int64(len(a.panes)) {
+		return a.panes[i], true
+	}
+	return windowApartPane{}, false
 }
 
 // findBad marks the rows that have no value for an aggregate they count in. A
 // late row is in no aggregate, so it stays late.
 func (w *windowBefore) findBad() {
 	w.badRows = w.badRows[:0]
-	w.feed.failures(func(row int, bad dataflow.Bad) {
+	mark := func(row int, bad dataflow.Bad) {
 		if w.marks[row] == rowCounts {
 			w.marks[row] = rowBad
 			w.badRows = append(w.badRows, windowBadRow{row, bad})
 		}
-	})
+	}
+	w.keys.failures(mark)
+	w.feed.failures(mark)
 	slices.SortFunc(w.badRows, func(a, b windowBadRow) int { return a.row - b.row })
+	for _, i := range w.partly {
+		if w.marks[i] == rowCounts {
+			w.env.Fates.PartlyLate.Add(1)
+		}
+	}
 }
 
 // accumulate fills the accumulators of the groups that find found.
@@ -149,7 +223,8 @@ func (w *windowBefore) accumulate() {
 	w.feed.update(w.layout, w.rows, w.heaps, w.group)
 }
 
-// emitLate sends the late rows with what makes them late.
+// emitLate sends the late rows with what makes them late: of several windows the
+// last.
 func (w *windowBefore) emitLate(ctx context.Context, b arrow.RecordBatch, out dataflow.Emitter) error {
 	rows, err := dataflow.TakeBatch(w.env.Alloc, b, w.lateRows)
 	if err != nil {
@@ -163,15 +238,20 @@ func (w *windowBefore) emitLate(ctx context.Context, b arrow.RecordBatch, out da
 	watermark, lateness := added.Field(2).(*array.TimestampBuilder), added.Field(3).(*array.Int64Builder)
 	stamps := rows.Column(w.stampCol).(*array.Int64)
 	for i, r := range w.lateRows {
-		from, stamp := w.starts[r], stamps.Value(i)
-		start.Append(arrow.Timestamp(from))
-		end.Append(arrow.Timestamp(w.windows.end(from)))
+		last, stamp := w.windows.last(w.panes[r]), stamps.Value(i)
+		if w.bounded {
+			start.Append(arrow.Timestamp(w.windows.start(last)))
+			end.Append(arrow.Timestamp(last))
+		} else {
+			start.AppendNull()
+			end.AppendNull()
+		}
 		if stamp == int64(dataflow.MinTime) {
 			watermark.AppendNull()
 		} else {
 			watermark.Append(arrow.Timestamp(stamp))
 		}
-		lateness.Append(max(stamp, w.closed) - w.due(from))
+		lateness.Append(max(stamp, w.closed) - w.due(last))
 	}
 	extra := added.NewRecordBatch()
 	defer extra.Release()
@@ -182,13 +262,13 @@ func (w *windowBefore) emitLate(ctx context.Context, b arrow.RecordBatch, out da
 // partials returns one row per group in the schema of the exchange.
 func (w *windowBefore) partials() arrow.RecordBatch {
 	g := &w.groups
-	b := array.NewRecordBuilder(w.env.Alloc, windowExchange)
+	b := array.NewRecordBuilder(w.env.Alloc, w.exchange())
 	defer b.Release()
 	b.Reserve(g.n)
 	b.Field(0).(*array.Uint64Builder).AppendValues(g.hashes[1:], nil)
 	key, acc := b.Field(1).(*array.BinaryBuilder), b.Field(3).(*array.BinaryBuilder)
 	key.ReserveData(len(g.keys))
-	b.Field(2).(*array.Int64Builder).AppendValues(g.starts[1:], nil)
+	w.appendPanes(b)
 	acc.ReserveData(8 * w.layout.stride * g.n)
 	for i := 1; i <= g.n; i++ {
 		key.Append(g.key(i))
@@ -196,6 +276,29 @@ func (w *windowBefore) partials() arrow.RecordBatch {
 		acc.Append(w.enc)
 	}
 	return b.NewRecordBatch()
+}
+
+// appendPanes fills the columns that say which pane a group is of.
+func (w *windowBefore) appendPanes(b *array.RecordBuilder) {
+	starts := b.Field(2).(*array.Int64Builder)
+	if w.single {
+		starts.AppendValues(w.groups.starts[1:], nil)
+		return
+	}
+	firsts := b.Field(4).(*array.Int64Builder)
+	at, first := int64(0), w.windows.first(0)
+	for _, start := range w.groups.starts[1:] {
+		if p, ok := w.apart.get(start); ok {
+			starts.Append(p.start)
+			firsts.Append(p.first)
+			continue
+		}
+		if start != at {
+			at, first = start, w.windows.first(start)
+		}
+		starts.Append(start)
+		firsts.Append(first)
+	}
 }
 
 var _ dataflow.Operator = (*windowBefore)(nil)

@@ -1,12 +1,8 @@
 package operators
 
-import (
-	"bytes"
+import "bytes"
 
-	"github.com/apache/arrow-go/v18/arrow"
-)
-
-// windowGroups gives the rows of one batch numbers 1, 2, ... by window and key;
+// windowGroups gives the rows of one batch numbers 1, 2, ... by pane and key;
 // group 0 takes the rows that do not count. It is open addressing with linear
 // probing; its memory is used again for the next batch.
 type windowGroups struct {
@@ -23,12 +19,11 @@ type windowGroups struct {
 // key returns the canonical key of group g, which is at least 1.
 func (g *windowGroups) key(i int) []byte { return g.keys[g.ends[i-1]:g.ends[i]] }
 
-// find sets w.group for all rows of b by w.starts and w.marks.
-func (g *windowGroups) find(w *windowBefore, b arrow.RecordBatch) {
+// find sets w.group for all rows of the batch at hand by w.panes and w.marks.
+func (g *windowGroups) find(w *windowBefore) {
 	g.reset()
-	w.keys.bind(b)
-	if ints, ok := w.keys.int64s(); ok {
-		g.findInts(w.group, w.starts, w.marks, ints)
+	if ints, ok := w.keys.enc.int64s(); ok {
+		g.findInts(w.group, w.panes, w.marks, ints)
 		return
 	}
 	for i, m := range w.marks {
@@ -36,8 +31,8 @@ func (g *windowGroups) find(w *windowBefore, b arrow.RecordBatch) {
 			w.group[i] = 0
 			continue
 		}
-		g.buf = w.keys.append(g.buf[:0], i)
-		w.group[i] = g.byKey(keyHash(g.buf), w.starts[i], g.buf)
+		g.buf = w.keys.enc.append(g.buf[:0], i)
+		w.group[i] = g.byKey(keyHash(g.buf), w.panes[i], g.buf)
 	}
 }
 
@@ -58,31 +53,31 @@ func (g *windowGroups) reset() {
 	g.keys, g.ends = g.keys[:0], append(g.ends[:0], 0)
 }
 
-// windowSpread mixes a window's start into a hash, and an int64 into a slot.
+// windowSpread mixes a pane into a hash, and an int64 into a slot.
 const windowSpread = 0x9e3779b97f4a7c15
 
-// windowProbe is the slot's hash of a window and a key with a good hash.
-func windowProbe(hash uint64, start int64) uint64 { return hash ^ uint64(start)*windowSpread>>32 }
+// windowProbe is the slot's hash of a pane and a key with a good hash.
+func windowProbe(hash uint64, pane int64) uint64 { return hash ^ uint64(pane)*windowSpread>>32 }
 
-// windowIntProbe is the slot's hash of a window and an int64 key.
-func windowIntProbe(v, start int64) uint64 {
-	h := (uint64(v) ^ uint64(start)*windowSpread) * windowSpread
+// windowIntProbe is the slot's hash of a pane and an int64 key.
+func windowIntProbe(v, pane int64) uint64 {
+	h := (uint64(v) ^ uint64(pane)*windowSpread) * windowSpread
 	return h ^ h>>32
 }
 
-func (g *windowGroups) byKey(hash uint64, start int64, key []byte) uint32 {
+func (g *windowGroups) byKey(hash uint64, pane int64, key []byte) uint32 {
 	mask := uint64(len(g.slots) - 1)
-	i := windowProbe(hash, start) & mask
+	i := windowProbe(hash, pane) & mask
 	for ; g.slots[i] != 0; i = (i + 1) & mask {
 		x := g.slots[i]
-		if g.hashes[x] == hash && g.starts[x] == start && bytes.Equal(g.key(int(x)), key) {
+		if g.hashes[x] == hash && g.starts[x] == pane && bytes.Equal(g.key(int(x)), key) {
 			return x
 		}
 	}
 	g.n++
 	g.slots[i] = uint32(g.n)
 	g.hashes = append(g.hashes, hash)
-	g.starts = append(g.starts, start)
+	g.starts = append(g.starts, pane)
 	g.keys = append(g.keys, key...)
 	g.ends = append(g.ends, len(g.keys))
 	if 2*g.n > len(g.slots) {
@@ -109,18 +104,18 @@ func (g *windowGroups) findInts(group []uint32, starts []int64, marks []rowMark,
 	}
 }
 
-func (g *windowGroups) byInt(v, start int64) uint32 {
+func (g *windowGroups) byInt(v, pane int64) uint32 {
 	mask := uint64(len(g.slots) - 1)
-	i := windowIntProbe(v, start) & mask
+	i := windowIntProbe(v, pane) & mask
 	for ; g.slots[i] != 0; i = (i + 1) & mask {
-		if x := g.slots[i]; g.ints[x] == v && g.starts[x] == start {
+		if x := g.slots[i]; g.ints[x] == v && g.starts[x] == pane {
 			return x
 		}
 	}
 	g.n++
 	g.slots[i] = uint32(g.n)
 	g.ints = append(g.ints, v)
-	g.starts = append(g.starts, start)
+	g.starts = append(g.starts, pane)
 	if 2*g.n > len(g.slots) {
 		g.grow(func(x int) uint64 { return windowIntProbe(g.ints[x], g.starts[x]) })
 	}

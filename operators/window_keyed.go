@@ -1,8 +1,8 @@
 package operators
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,42 +14,28 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
-// The state of a window is one entry per window and key in the key's group. The
-// bytes are a format (docs/state-format.md):
-//
-//	key   = 'w', start of the window (8 bytes, big endian, sign bit flipped),
-//	        the canonical key (see keyEncoder)
-//	value = 0x01, then the accumulators (see accLayout)
-const (
-	windowStatePrefix  = 'w'
-	windowStateVersion = 1
-)
-
 // windowKeyed is the half of a window behind the exchange: it merges partial
-// rows into the open windows and fires those that the watermark closes.
+// rows into panes and fires the windows that the watermark closes.
 type windowKeyed struct {
 	*windowShape
 	env     *dataflow.Env
 	layout  *accLayout
 	results *windowResults
 	wm      dataflow.Time
-	open    []*openWindow // by start
-	last    *openWindow   // where the last row went
-	free    []*openWindow
+	open    []*windowPane // none of whose windows has fired, by first and start
+	last    *windowPane   // where the last row went
+	free    []*windowPane
 	buf     []byte
-}
 
-// openWindow is a window that has not fired.
-type openWindow struct {
-	start  int64
-	table  *state.Table
-	heaps  []accHeap
-	stored [state.NumGroups]bool // groups with entries in the KV
+	// Where windows share panes: the panes of windows that have fired and of the
+	// next, and the end of the last window that fired.
+	sliding            *windowSliding
+	fired, firedStored int64
 }
 
 const (
-	// windowsFree is how many fired windows are kept for their memory, unless
-	// they have more than windowFreeBytes of it.
+	// windowsFree is how many fired panes are kept for their memory, unless they
+	// have more than windowFreeBytes of it.
 	windowsFree     = 4
 	windowFreeBytes = 16 << 20
 	// windowWarm is how many rows at once are looked up.
@@ -57,78 +43,74 @@ const (
 )
 
 func newWindowKeyed(env *dataflow.Env, s *windowShape) (*windowKeyed, error) {
-	w := &windowKeyed{windowShape: s, env: env, layout: newAccLayout(s.funcs), wm: dataflow.MinTime}
+	layout := newAccLayout(s.funcs)
+	w := &windowKeyed{windowShape: s, env: env, layout: layout, wm: dataflow.MinTime, last: noPane, fired: int64(dataflow.MinTime)}
+	if !s.single {
+		w.sliding = newWindowSliding(layout)
+	}
 	var err error
-	if w.results, err = newWindowResults(env, s, w.layout); err != nil {
+	if w.results, err = newWindowResults(env, s, layout); err != nil {
 		return nil, err
 	}
 	for g := env.Groups.Lo; g < env.Groups.Hi; g++ {
-		if err := env.State.Scan(g, []byte{windowStatePrefix}, []byte{windowStatePrefix + 1}, func(key, value []byte) error {
-			return w.restore(g, key[1:], value)
-		}); err != nil {
+		if err := w.restore(g); err != nil {
 			return nil, fmt.Errorf("restore windows of key group %d: %w", g, err)
 		}
 	}
-	for _, o := range w.open {
-		o.table.ClearDirty()
+	w.firedStored = w.fired
+	for _, p := range w.open {
+		p.table.ClearDirty()
+	}
+	for len(w.open) > 0 && w.open[0].first <= w.fired {
+		w.enter()
 	}
 	return w, nil
 }
 
-// restore takes in one entry; key is without its prefix.
-func (w *windowKeyed) restore(group int, key, value []byte) error {
-	if len(key) < 8 || len(value) < 1 || value[0] != windowStateVersion {
-		return fmt.Errorf("entry %x is not one of a window of version %d", key, windowStateVersion)
-	}
-	o := w.window(int64(binary.BigEndian.Uint64(key) ^ 1<<63))
-	o.stored[group] = true
-	e, _ := o.table.Upsert(keyHash(key[8:]), key[8:])
-	return w.layout.merge(o.table.Row(e), o.heaps, value[1:])
-}
+// noPane stands for no pane: no row lies in it.
+var noPane = &windowPane{start: int64(dataflow.MaxTime)}
 
-// window returns the open window from start on, opening it if there is none.
-func (w *windowKeyed) window(start int64) *openWindow {
-	if w.last != nil && w.last.start == start {
+// pane returns the open pane from start on whose rows count in the windows from
+// first on, opening it if there is none.
+func (w *windowKeyed) pane(start, first int64) *windowPane {
+	if w.last.start == start && w.last.first == first {
 		return w.last
 	}
-	i, ok := slices.BinarySearchFunc(w.open, start, func(o *openWindow, start int64) int {
-		switch {
-		case o.start < start:
-			return -1
-		case o.start > start:
-			return 1
+	i, ok := slices.BinarySearchFunc(w.open, start, func(p *windowPane, start int64) int {
+		if c := cmp.Compare(p.first, first); c != 0 {
+			return c
 		}
-		return 0
+		return cmp.Compare(p.start, start)
 	})
 	if !ok {
-		w.open = slices.Insert(w.open, i, w.newWindow(start))
+		w.open = slices.Insert(w.open, i, w.newPane(start, first))
 	}
 	w.last = w.open[i]
 	return w.last
 }
 
-func (w *windowKeyed) newWindow(start int64) *openWindow {
+func (w *windowKeyed) newPane(start, first int64) *windowPane {
 	if n := len(w.free); n > 0 {
-		o := w.free[n-1]
+		p := w.free[n-1]
 		w.free = w.free[:n-1]
-		o.start = start
-		return o
+		p.start, p.first = start, first
+		return p
 	}
-	return &openWindow{start: start, table: state.NewTable(w.layout.stride), heaps: w.layout.newHeaps()}
+	return &windowPane{start: start, first: first, table: state.NewTable(w.layout.stride), heaps: w.layout.newHeaps()}
 }
 
-// recycle keeps the memory of a fired window for another.
-func (w *windowKeyed) recycle(o *openWindow) {
-	w.last = nil
-	if len(w.free) == windowsFree || o.table.Bytes() > windowFreeBytes {
+// recycle keeps the memory of a pane for another.
+func (w *windowKeyed) recycle(p *windowPane) {
+	w.last = noPane
+	if len(w.free) == windowsFree || p.table.Bytes()+8*int64(cap(p.saved)) > windowFreeBytes {
 		return
 	}
-	o.table.Reset()
-	for h := range o.heaps {
-		o.heaps[h].reset()
+	p.table.Reset()
+	for h := range p.heaps {
+		p.heaps[h].reset()
 	}
-	o.stored = [state.NumGroups]bool{}
-	w.free = append(w.free, o)
+	p.stored = [state.NumGroups]bool{}
+	w.free = append(w.free, p)
 }
 
 // errWindowFired is a broken promise of an input: rows are judged late by their
@@ -139,18 +121,29 @@ var errWindowFired = errors.New("row for a window that has fired")
 func (w *windowKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ dataflow.Emitter) error {
 	hashes := b.Column(0).(*array.Uint64).Uint64Values()
 	keys, accs := b.Column(1).(*array.Binary), b.Column(3).(*array.Binary)
+	var firsts []int64
+	if !w.single {
+		firsts = b.Column(4).(*array.Int64).Int64Values()
+	}
 	for i, start := range b.Column(2).(*array.Int64).Int64Values() {
-		if w.last == nil || w.last.start != start {
-			if due := w.due(start); due <= int64(w.wm) {
+		p := w.last
+		if p.start != start || firsts != nil && p.first != firsts[i] {
+			first := int64(0)
+			if firsts == nil {
+				first = w.windows.first(start)
+			} else {
+				first = firsts[i]
+			}
+			if due := w.due(first); due <= int64(w.wm) {
 				return fmt.Errorf("%w: it closed at %s, the watermark is %s", errWindowFired, dataflow.Time(due), w.wm)
 			}
+			p = w.pane(start, first)
 		}
-		o := w.window(start)
 		if i%windowWarm == 0 {
-			o.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
+			p.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
 		}
-		e, _ := o.table.Upsert(hashes[i], keys.Value(i))
-		if err := w.layout.merge(o.table.Row(e), o.heaps, accs.Value(i)); err != nil {
+		e, _ := p.table.Upsert(hashes[i], keys.Value(i))
+		if err := w.layout.merge(p.table.Row(e), p.heaps, accs.Value(i)); err != nil {
 			return fmt.Errorf("merge a partial row: %w", err)
 		}
 	}
@@ -163,70 +156,91 @@ func (w *windowKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ d
 // late.
 func (w *windowKeyed) OnWatermark(ctx context.Context, wm dataflow.Time, out dataflow.Emitter) error {
 	w.wm = wm
-	for len(w.open) > 0 {
-		o := w.open[0]
-		due := w.due(o.start)
-		if due > int64(wm) {
+	for {
+		end, ok := w.nextEnd()
+		due := w.due(end)
+		if !ok || due > int64(wm) {
 			return nil
 		}
-		if err := w.results.emit(ctx, o, out); err != nil {
-			return err
+		var err error
+		if w.single {
+			err = w.firePane(ctx, out)
+		} else {
+			err = w.fire(ctx, end, out)
 		}
-		if err := w.forget(o); err != nil {
+		if err != nil {
 			return err
 		}
 		if wm == dataflow.MaxTime && w.env.Closed != nil {
 			w.env.Closed.Raise(dataflow.Time(due))
 		}
-		w.open = slices.Delete(w.open, 0, 1)
-		w.recycle(o)
+	}
+}
+
+// nextEnd is the end of the next window with rows.
+func (w *windowKeyed) nextEnd() (end int64, ok bool) {
+	switch {
+	case w.sliding != nil && !w.sliding.empty():
+		return w.windows.next(w.fired), true
+	case len(w.open) > 0:
+		return w.open[0].first, true
+	}
+	return 0, false
+}
+
+// firePane fires a window that is one pane.
+func (w *windowKeyed) firePane(ctx context.Context, out dataflow.Emitter) error {
+	p := w.open[0]
+	if err := w.results.pane(ctx, p, out); err != nil {
+		return err
+	}
+	if err := w.forget(p); err != nil {
+		return err
+	}
+	w.open = slices.Delete(w.open, 0, 1)
+	w.recycle(p)
+	return nil
+}
+
+// fire fires the window that ends at end, and lets go of the panes that are not
+// in the next one.
+func (w *windowKeyed) fire(ctx context.Context, end int64, out dataflow.Emitter) error {
+	for len(w.open) > 0 && w.open[0].first == end {
+		w.enter()
+	}
+	s := w.sliding
+	if err := w.results.emit(ctx, windowFired{w.windows.start(end), end, s.entries(), s.table, s.heaps, s}, out); err != nil {
+		return err
+	}
+	w.fired = end
+	for _, p := range s.leave(w.windows.start(w.windows.next(end))) {
+		if err := w.forget(p); err != nil {
+			return err
+		}
+		w.recycle(p)
 	}
 	return nil
 }
 
-// forget removes a fired window from the state.
-func (w *windowKeyed) forget(o *openWindow) error {
-	lo, hi := appendWindowStart([]byte{windowStatePrefix}, o.start), appendWindowStart([]byte{windowStatePrefix}, o.start+1)
-	for g, stored := range o.stored {
-		if !stored {
-			continue
-		}
-		if err := w.env.State.DeleteRange(g, lo, hi); err != nil {
-			return fmt.Errorf("remove a fired window from key group %d: %w", g, err)
-		}
-	}
-	return nil
-}
-
-func appendWindowStart(dst []byte, start int64) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(start)^1<<63)
+// enter puts the first of the open panes into the window that fires next.
+func (w *windowKeyed) enter() {
+	w.sliding.enter(w.open[0])
+	w.open = slices.Delete(w.open, 0, 1)
+	w.last = noPane
 }
 
 // OnBarrier implements dataflow.BarrierHandler.
 func (w *windowKeyed) OnBarrier(context.Context, dataflow.Epoch, dataflow.Emitter) error {
-	for _, o := range w.open {
-		if err := w.store(o); err != nil {
+	panes := w.open
+	if w.sliding != nil {
+		panes = slices.Concat(w.open, w.sliding.front, w.sliding.back)
+	}
+	for _, p := range panes {
+		if err := w.store(p); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// store writes the changed entries of a window.
-func (w *windowKeyed) store(o *openWindow) error {
-	err := o.table.Dirty(func(e state.Entry) error {
-		group := state.GroupOf(o.table.Hash(e))
-		o.stored[group] = true
-		w.buf = append(appendWindowStart(append(w.buf[:0], windowStatePrefix), o.start), o.table.Key(e)...)
-		n := len(w.buf)
-		w.buf = w.layout.encode(append(w.buf, windowStateVersion), o.table.Row(e), o.heaps)
-		return w.env.State.Set(group, w.buf[:n], w.buf[n:])
-	})
-	if err != nil {
-		return fmt.Errorf("store the window of %s: %w", dataflow.Time(o.start), err)
-	}
-	o.table.ClearDirty()
-	return nil
+	return w.storeFired()
 }
 
 // Close implements dataflow.Operator.

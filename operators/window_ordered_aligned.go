@@ -2,8 +2,7 @@ package operators
 
 // windowsOf visits the windows of a time.
 func (s *orderedShape) windowsOf(t int64, visit func(start, end int64)) {
-	start := s.windows.start(t)
-	visit(start, s.windows.end(start))
+	visitWindows(s.windows, t, visit)
 }
 
 // alignedRow puts row i into those of its windows for which it is not late.

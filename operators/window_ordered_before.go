@@ -22,7 +22,7 @@ type windowOrderedBefore struct {
 	*orderedShape
 	env   *dataflow.Env
 	feed  *aggregateFeed
-	keys  *keyEncoder
+	keys  *byFeed
 	bad   *dataflow.BadRows
 	users *arrow.Schema
 
@@ -35,7 +35,7 @@ type windowOrderedBefore struct {
 }
 
 func newOrderedBefore(env *dataflow.Env, s *orderedShape) (*windowOrderedBefore, error) {
-	keys, err := newKeyEncoder(s.input, s.by)
+	keys, err := s.groups.newFeed(env)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,8 @@ func (w *windowOrderedBefore) Process(ctx context.Context, _ int, b arrow.Record
 		w.findLate(b, closed)
 	}
 	defer w.feed.unbind()
-	if err := w.feed.bind(b); err != nil {
+	defer w.keys.unbind()
+	if err := errors.Join(w.feed.bind(b), w.keys.bind(b)); err != nil {
 		return err
 	}
 	w.findBad()
@@ -119,12 +120,14 @@ func (w *windowOrderedBefore) findLate(b arrow.RecordBatch, closed int64) {
 // findBad marks the rows that have no value for an aggregate they count in.
 func (w *windowOrderedBefore) findBad() {
 	w.bads = w.bads[:0]
-	w.feed.failures(func(row int, bad dataflow.Bad) {
+	mark := func(row int, bad dataflow.Bad) {
 		if w.marks[row] == rowCounts {
 			w.marks[row] = rowBad
 			w.bads = append(w.bads, windowBadRow{row, bad})
 		}
-	})
+	}
+	w.keys.failures(mark)
+	w.feed.failures(mark)
 	slices.SortFunc(w.bads, func(a, b windowBadRow) int { return a.row - b.row })
 	w.env.Fates.Bad.Add(int64(len(w.bads)))
 }
@@ -207,9 +210,8 @@ func (w *windowOrderedBefore) keyColumns(b arrow.RecordBatch) (keys, hashes arro
 	defer hb.Release()
 	kb.Reserve(len(w.stay))
 	hb.Reserve(len(w.stay))
-	w.keys.bind(b)
 	for _, i := range w.stay {
-		w.buf = w.keys.append(w.buf[:0], int(i))
+		w.buf = w.keys.enc.append(w.buf[:0], int(i))
 		kb.Append(w.buf)
 		hb.UnsafeAppend(keyHash(w.buf))
 	}

@@ -47,7 +47,7 @@ type orderedResults struct {
 }
 
 func newOrderedResults(env *dataflow.Env, s *orderedShape, layout *accLayout) (*orderedResults, error) {
-	keys, err := newKeyDecoder(s.out.Fields()[:len(s.by)])
+	keys, err := newKeyDecoder(s.groups.schema.Fields())
 	if err != nil {
 		return nil, err
 	}

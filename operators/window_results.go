@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"frazil/dataflow"
+	"frazil/state"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -24,10 +25,29 @@ type windowResults struct {
 	bad    *dataflow.BadRows
 	sorter windowSorter
 	failed []windowBadRow
+	rows   [][]uint64
+}
+
+// windowFired is a window that gives its results.
+type windowFired struct {
+	start, end int64
+	// entries are those of table that have a result, in their order; of them src
+	// has the accumulators.
+	entries []windowEntry
+	table   *state.Table
+	heaps   []accHeap
+	src     windowRows
+}
+
+// windowRows has the accumulators of entries.
+type windowRows interface {
+	// rows appends them to dst. They are valid until done.
+	rows(dst [][]uint64, entries []windowEntry) [][]uint64
+	done()
 }
 
 func newWindowResults(env *dataflow.Env, s *windowShape, layout *accLayout) (*windowResults, error) {
-	keys, err := newKeyDecoder(s.out.Fields()[:len(s.by)])
+	keys, err := newKeyDecoder(s.groups.schema.Fields())
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +62,19 @@ func (r *windowResults) release() {
 	r.bad.Release()
 }
 
+// pane sends the rows of a window that is one pane.
+func (r *windowResults) pane(ctx context.Context, p *windowPane, out dataflow.Emitter) error {
+	return r.emit(ctx, windowFired{p.start, p.first, r.sorter.sort(p.table), p.table, p.heaps, p}, out)
+}
+
 // emit sends the rows of a window in the order of their keys' bytes.
-func (r *windowResults) emit(ctx context.Context, o *openWindow, out dataflow.Emitter) error {
-	rest := r.sorter.sort(o.table)
+func (r *windowResults) emit(ctx context.Context, f windowFired, out dataflow.Emitter) error {
+	rest := f.entries
 	r.env.Fates.Created.Add(int64(len(rest)))
 	for len(rest) > 0 {
 		n := min(len(rest), windowResultRows)
-		batch, err := r.batch(o, rest[:n])
+		batch, err := r.batch(&f, rest[:n])
+		f.src.done()
 		if err != nil {
 			return err
 		}
@@ -68,13 +94,13 @@ func (r *windowResults) emit(ctx context.Context, o *openWindow, out dataflow.Em
 
 // batch makes the rows of some entries. failed then lists the rows with a value
 // that does not fit its type.
-func (r *windowResults) batch(o *openWindow, entries []windowEntry) (arrow.RecordBatch, error) {
+func (r *windowResults) batch(f *windowFired, entries []windowEntry) (arrow.RecordBatch, error) {
 	r.failed = r.failed[:0]
 	r.b.Reserve(len(entries))
 	cols := r.b.Fields()
 	by := cols[:len(r.by)]
 	for _, e := range entries {
-		key := o.table.Key(e.entry)
+		key := f.table.Key(e.entry)
 		rest, err := r.keys.append(key, by)
 		if err != nil {
 			return nil, fmt.Errorf("decode key %x: %w", key, err)
@@ -83,23 +109,28 @@ func (r *windowResults) batch(o *openWindow, entries []windowEntry) (arrow.Recor
 			return nil, fmt.Errorf("decode key %x: %d bytes too many", key, len(rest))
 		}
 	}
-	end := r.windows.end(o.start)
 	// The moment that time makes a row at is due - 1us, and the step holds its
 	// watermark back by the allowed lateness: its stamp is due - 1us - Delay.
-	stamp := end - 1
+	stamp := f.end - 1
 	cols = cols[len(r.by):]
-	start, ends := cols[0].(*array.TimestampBuilder), cols[1].(*array.TimestampBuilder)
-	aggs, sys := cols[2:2+len(r.aggs)], cols[2+len(r.aggs):]
+	if r.bounded {
+		start, ends := cols[0].(*array.TimestampBuilder), cols[1].(*array.TimestampBuilder)
+		for range entries {
+			start.UnsafeAppend(arrow.Timestamp(f.start))
+			ends.UnsafeAppend(arrow.Timestamp(f.end))
+		}
+		cols = cols[2:]
+	}
+	aggs, sys := cols[:len(r.aggs)], cols[len(r.aggs):]
 	times, stamps := sys[0].(*array.Int64Builder), sys[1].(*array.Int64Builder)
 	for range entries {
-		start.UnsafeAppend(arrow.Timestamp(o.start))
-		ends.UnsafeAppend(arrow.Timestamp(end))
-		times.UnsafeAppend(end - 1)
+		times.UnsafeAppend(f.end - 1)
 		stamps.UnsafeAppend(stamp)
 	}
+	r.rows = f.src.rows(r.rows[:0], entries)
 	for a, b := range aggs {
-		for i, e := range entries {
-			if bad := r.layout.result(a, b, o.table.Row(e.entry), o.heaps); bad != nil {
+		for i, row := range r.rows {
+			if bad := r.layout.result(a, b, row, f.heaps); bad != nil {
 				bad.Detail = "aggregate " + r.aggs[a].name + ": " + bad.Detail
 				r.failed = append(r.failed, windowBadRow{i, *bad})
 			}

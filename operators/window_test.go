@@ -161,9 +161,9 @@ func TestWindowDrainedBeforeAnyWatermark(t *testing.T) {
 }
 
 func TestWindowAlignsBefore1970(t *testing.T) {
-	w := tumblingWindows{width: 60}
+	w := equalCells{60, 0}
 	for _, c := range [][2]int64{{0, 0}, {59, 0}, {60, 60}, {-1, -60}, {-60, -60}, {-61, -120}, {int64(dataflow.MinEventTime), int64(dataflow.MinEventTime)}} {
-		if got := w.start(c[0]); got != c[1] {
+		if got := w.at(w.index(c[0])); got != c[1] {
 			t.Errorf("start of %d is %d, want %d", c[0], got, c[1])
 		}
 	}
@@ -325,7 +325,7 @@ func TestWindowPlan(t *testing.T) {
 	if got, want := plan.Fingerprint, `window/1 tumbling 60000000us lateness 300000000us by "site" string, aggregate count(*); avg(temp float64); max(temp float64);`; got != want {
 		t.Errorf("fingerprint %s\nwant %s", got, want)
 	}
-	if got, want := plan.State, "56 bytes of accumulators and the key per group and open window; a window is dropped when the watermark is 6m past its start"; got != want {
+	if got, want := plan.State, "56 bytes of accumulators and the key per group and open window; a window is dropped when the watermark is 5m past its end"; got != want {
 		t.Errorf("state %s\nwant %s", got, want)
 	}
 	if plan.Delay != 5*time.Minute || !plan.Keyed || plan.NotReplayable != "" {
