@@ -120,10 +120,17 @@ func (f *aggregateFeed) failures(visit func(row int, bad dataflow.Bad)) {
 
 // update adds the rows of the bound batch to the accumulators of their groups,
 // which layout finds in rows and heaps. Rows in group 0 do not count (its
-// accumulators are rubbish).
+// accumulators are rubbish). Aggregates with distinct are left out: see
+// distinctBatch.
 func (f *aggregateFeed) update(layout *accLayout, rows []uint64, heaps []accHeap, groups []uint32) {
+	if len(groups) == 0 {
+		return
+	}
 	f.masked = slices.Grow(f.masked[:0], len(groups))[:len(groups)]
 	for i, agg := range f.aggs {
+		if agg.distinct {
+			continue
+		}
 		g := groups
 		var arg arrow.Array
 		if agg.filter >= 0 {

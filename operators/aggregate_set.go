@@ -20,6 +20,8 @@ type aggregateSet struct {
 	// exprs are the different expressions of aggs.
 	exprs []*expr.Expr
 	funcs []aggregateFunc
+	// distinct are the expressions of aggregates with distinct.
+	distinct []distinctArg
 	// results are the result columns, in the order of aggs.
 	results []arrow.Field
 }
@@ -31,11 +33,24 @@ type stepAggregate struct {
 	text        string // canonical, for the fingerprint
 	arg, filter int
 	order       []orderTerm
+	distinct    bool
 }
 
-// newAggregateSet compiles aggs over input. Paths of problems start with
-// "aggregate".
+// newAggregateSet compiles aggs over input, for a step that has no place for
+// distinct values. Paths of problems start with "aggregate".
 func newAggregateSet(input *arrow.Schema, aggs component.NamedExprs) (*aggregateSet, component.Problems) {
+	s, problems := newDistinctAggregateSet(input, aggs)
+	for _, a := range s.aggs {
+		if a.distinct {
+			problems = append(problems, component.Problem{Path: "aggregate." + a.name, Msg: "distinct is not available here: use a tumbling, hopping or cumulative window with final results"})
+		}
+	}
+	return s, problems
+}
+
+// newDistinctAggregateSet is newAggregateSet for a step that keeps distinct
+// values (see distinct.go).
+func newDistinctAggregateSet(input *arrow.Schema, aggs component.NamedExprs) (*aggregateSet, component.Problems) {
 	s := &aggregateSet{schema: input}
 	var problems component.Problems
 	if len(aggs) == 0 {
@@ -56,9 +71,6 @@ func (s *aggregateSet) add(a component.NamedExpr) *component.Problem {
 		p := statelessProblem("", err)
 		return &p
 	}
-	if parsed.Distinct {
-		return &component.Problem{Msg: "distinct is not available in windows yet"}
-	}
 	w := stepAggregate{name: a.Name, arg: s.share(parsed.Arg), filter: s.share(parsed.Filter)}
 	fn, err := newAggregateFunc(parsed)
 	if err != nil {
@@ -68,8 +80,14 @@ func (s *aggregateSet) add(a component.NamedExpr) *component.Problem {
 		w.order = append(w.order, orderTerm{arg: s.share(o.By), order: o})
 	}
 	w.text = aggregateText(parsed)
+	w.distinct = distinctMatters(parsed)
 	s.aggs = append(s.aggs, w)
 	s.funcs = append(s.funcs, fn)
+	if w.distinct {
+		if err := s.addDistinct(len(s.aggs)-1, w.arg); err != nil {
+			return &component.Problem{Msg: err.Error()}
+		}
+	}
 	// Aggregates of no value are null, but a count never is.
 	isCount := parsed.Func == "count" || parsed.Func == "approx_count_distinct"
 	s.results = append(s.results, arrow.Field{Name: a.Name, Type: parsed.Type, Nullable: !isCount})
@@ -80,6 +98,9 @@ func (s *aggregateSet) add(a component.NamedExpr) *component.Problem {
 func aggregateText(a *expr.Aggregate) string {
 	var b strings.Builder
 	b.WriteString(a.Func + "(")
+	if distinctMatters(a) {
+		b.WriteString("distinct ")
+	}
 	if a.Star {
 		b.WriteString("*")
 	} else {
