@@ -4,6 +4,7 @@
 //
 //	go test ./test/bench                              # the outputs, row by row, on small input
 //	go test ./test/bench -run xxx -bench Files        # files -> filter, window, dedup -> drop
+//	go test ./test/bench -run xxx -bench Nexmark      # the queries of examples/nexmark
 //	go test ./test/bench -run xxx -bench Kafka        # Kafka -> Iceberg
 //	go test ./test/bench -run xxx -bench 'Latency|Idle'
 //
@@ -12,7 +13,8 @@
 //
 // FRAZIL_TEST_KAFKA names a broker (HOST:PORT); one is started if it is not set.
 // FRAZIL_BENCH_DIR is where input is kept between runs (default: a folder of the
-// system's temporary one), FRAZIL_BENCH_ROWS how many millions of bids, and
-// FRAZIL_BENCH_BIN names a program to measure instead of a new one.
+// system's temporary one), FRAZIL_BENCH_ROWS how many millions of bids (for
+// Nexmark: of events), and FRAZIL_BENCH_BIN names a program to measure instead of
+// a new one.
 // FRAZIL_BENCH_PROFILE names a folder for a CPU profile of each run.
 package bench

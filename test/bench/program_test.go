@@ -52,10 +52,16 @@ type job struct {
 	dir string
 }
 
+// newJob makes a job of all but the name.
 func newJob(tb testing.TB, pipeline string) *job {
 	tb.Helper()
+	return newFile(tb, "name: bench\n"+pipeline)
+}
+
+func newFile(tb testing.TB, pipeline string) *job {
+	tb.Helper()
 	j := &job{tb: tb, dir: tb.TempDir()}
-	if err := os.WriteFile(filepath.Join(j.dir, "pipeline.yaml"), []byte("name: bench\n"+pipeline), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(j.dir, "pipeline.yaml"), []byte(pipeline), 0o644); err != nil {
 		tb.Fatal(err)
 	}
 	return j
@@ -118,7 +124,12 @@ func (j *job) rows(table string) []string {
 func (j *job) url(path string) (string, error) {
 	end := time.Now().Add(30 * time.Second)
 	for {
-		raw, err := os.ReadFile(filepath.Join(j.dir, "frazil-data/state/bench/run.json"))
+		// The state is under the pipeline's name.
+		found, err := filepath.Glob(filepath.Join(j.dir, "frazil-data/state/*/run.json"))
+		var raw []byte
+		if len(found) == 1 {
+			raw, err = os.ReadFile(found[0])
+		}
 		var info struct{ HTTP string }
 		if err == nil && json.Unmarshal(raw, &info) == nil && info.HTTP != "" {
 			return "http://" + info.HTTP + path, nil
@@ -141,7 +152,7 @@ func (j *job) profile() (stop func()) {
 	go func() {
 		defer close(done)
 		time.Sleep(2 * time.Second)
-		for _, p := range []string{"heap", "profile?seconds=10", "heap"} {
+		for _, p := range []string{"profile?seconds=10", "heap"} {
 			if err := j.fetch("/debug/pprof/"+p, filepath.Join(dir, strings.NewReplacer("/", "-", "?", "-").Replace(j.tb.Name()+"-"+p)+".pprof")); err != nil {
 				j.tb.Logf("profile: %v", err)
 			}

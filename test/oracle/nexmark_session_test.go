@@ -7,19 +7,14 @@ import (
 	"frazil/dataflow/flowtest/rig"
 )
 
-func TestNexmarkQ11BidsPerSession(t *testing.T) {
-	each(t, orders, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "4s")+`
+// nexmarkSessions are the goldens about sessions.
+var nexmarkSessions = []nexmarkCase{
+	{golden: "q11", from: "per", as: map[string]string{"starttime": "window_start", "endtime": "window_end"}, operators: `
 operators:
   per: {from: bid, window: {session: {gap: 10s}, by: [bidder], aggregate: {bid_count: count(*)}}}
-sinks:
-  out: {from: per, files: {path: "%OUT%/out"}}
-`)
-		for _, r := range out["out"] {
-			r["starttime"], r["endtime"] = millis(t, r["window_start"]), millis(t, r["window_end"])
-		}
-		same(t, "q11", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "q11.ndjson.gz")), "bidder", "bid_count", "starttime", "endtime")
-	})
+`},
+	{golden: "s05-session", from: "per", operators: sessionsOf("2s"), lacks: []string{"bidders"}},
+	{golden: "s09-late-session", from: "per", operators: sessionsOf("300ms"), lacks: []string{"bidders"}},
 }
 
 // sessionsOf are the bids of an auction without a pause of gap.
@@ -32,36 +27,7 @@ operators:
       session: {gap: ` + gap + `}
       by: [auction]
       aggregate: {n: count(*), sum_price: sum(price), avg_price: avg(price), min_price: min(price), max_price: max(price)}
-sinks:
-  out: {from: per, files: {path: "%OUT%/out"}}
-  late: {from: per.late, files: {path: "%OUT%/late"}}
 `
-}
-
-func TestNexmarkS05Sessions(t *testing.T) {
-	each(t, orders, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "4s")+sessionsOf("2s"))
-		asFlink(t, out["out"])
-		same(t, "s05", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s05-session.ndjson.gz")), tumbleColumns...)
-		if n := len(out["late"]); n != 0 {
-			t.Fatalf("%d rows are late, want none", n)
-		}
-	})
-}
-
-func TestNexmarkS09LateRowsOfSessions(t *testing.T) {
-	each(t, []string{"disordered"}, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "500ms")+sessionsOf("300ms"))
-		asFlink(t, out["out"])
-		same(t, "s09", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s09-late-session.ndjson.gz")), tumbleColumns...)
-		dropped := golden(t, rig.Shared(t, "data", "nexmark", "golden", "s09-late-session.dropped.ndjson.gz"))
-		for _, r := range out["late"] {
-			for _, c := range []string{"dateTime", "watermark"} {
-				r[c] = millis(t, r[c])
-			}
-		}
-		same(t, "s09 dropped", out["late"], dropped, "line", "auction", "bidder", "price", "dateTime", "watermark")
-	})
 }
 
 func TestArroyoGlobalSessionWindow(t *testing.T) {

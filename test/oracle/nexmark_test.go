@@ -1,135 +1,319 @@
 package oracle
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"frazil/dataflow/flowtest/rig"
 )
 
-// bids is the source step over Nexmark's bids.
-func bids(path, delay string) string {
-	return fmt.Sprintf(`
-name: nexmark
-http: "off"
-sources:
-  bid:
+// nexmarkCase is one golden of data/nexmark. Inputs, watermark delay, types of
+// columns and which orders of the input give it stand in its index.
+type nexmarkCase struct {
+	golden string
+	// file is a pipeline of examples/nexmark, whose operators are run as they
+	// are; or operators are some, whose result the step from gives.
+	file            string
+	operators, from string
+	// as names columns of ours that have another name than in the golden.
+	as map[string]string
+	// lacks names columns of the golden that are not computed yet.
+	lacks []string
+}
+
+var nexmarkCases = []nexmarkCase{
+	{golden: "q00", file: "q0"},
+	{golden: "q01", file: "q1", as: map[string]string{"price": "euro"}},
+	{golden: "q02", file: "q2"},
+}
+
+// TestNexmark gives Flink's rows, by the source files and its JSON decoder. What Flink
+// drops as late leaves by "late".
+func TestNexmark(t *testing.T) {
+	for _, c := range slices.Concat(nexmarkCases, nexmarkShapes, nexmarkSessions) {
+		t.Run(c.golden, func(t *testing.T) {
+			index := nexmarkIndex(t, c.golden)
+			for _, column := range c.lacks {
+				delete(index.types, column)
+			}
+			want := golden(t, rig.Shared(t, "data", "nexmark", "golden", index.result))
+			for _, order := range index.orders {
+				for _, tasks := range nexmarkTasks(order) {
+					t.Run(fmt.Sprintf("%s/tasks=%d", order, tasks), func(t *testing.T) {
+						t.Parallel()
+						operators, from := c.steps(t)
+						out := run(t, tasks, nexmarkSources(t, index, order)+operators+nexmarkSinks(from, index.dropped))
+						sameRows(t, c.golden, index.types, c.as, folded(t, out["out"]), want)
+						if index.dropped == "" {
+							if n := len(out["late"]); n != 0 {
+								t.Errorf("%d rows are late, want none", n)
+							}
+							return
+						}
+						dropped := golden(t, rig.Shared(t, "data", "nexmark", "golden", index.dropped))
+						sameRows(t, c.golden+" dropped", droppedTypes(dropped[0]), nil, out["late"], dropped)
+					})
+				}
+			}
+		})
+	}
+}
+
+// nexmarkTasks are the numbers of tasks that an order is run with: one in order
+// and three in disorder, and with FRAZIL_LONG set both either way.
+func nexmarkTasks(order string) []int {
+	switch {
+	case os.Getenv("FRAZIL_LONG") != "":
+		return []int{1, 3}
+	case order == "ordered":
+		return []int{1}
+	}
+	return []int{3}
+}
+
+// steps are the operators and the step that gives the result.
+func (c nexmarkCase) steps(t *testing.T) (operators, from string) {
+	t.Helper()
+	if c.file == "" {
+		return c.operators, c.from
+	}
+	_, operators, sinks := nexmarkFile(t, c.file)
+	return operators, nexmarkResult(t, sinks)
+}
+
+// nexmarkFile takes a pipeline of the examples apart.
+func nexmarkFile(t *testing.T, name string) (sources, operators, sinks string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(rig.Root(t), "examples", "nexmark", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), "\noperators:\n")
+	operators, sinks, also := strings.Cut(rest, "\nsinks:\n")
+	if !ok || !also {
+		t.Fatalf("%s.yaml has not the sections sources, operators, sinks in this order", name)
+	}
+	return before + "\n", "\noperators:\n" + operators, "\nsinks:\n" + sinks
+}
+
+// nexmarkResult is the step whose rows the sink out takes.
+func nexmarkResult(t *testing.T, sinks string) string {
+	t.Helper()
+	m := regexp.MustCompile(`out: \{from: (\w+), drop: \{\}\}`).FindStringSubmatch(sinks)
+	if m == nil {
+		t.Fatalf("no sink %q that drops rows in %s", "out", sinks)
+	}
+	return m[1]
+}
+
+func nexmarkSinks(from, dropped string) string {
+	text := fmt.Sprintf("\nsinks:\n  out: {from: %s, files: {path: \"%%OUT%%/out\"}}\n", from)
+	if dropped != "" {
+		text += fmt.Sprintf("  late: {from: %s.late, files: {path: \"%%OUT%%/late\"}}\n", from)
+	}
+	return text
+}
+
+var nexmarkSchemas = map[string]string{
+	"bid":     "{auction: int64, bidder: int64, price: int64, channel: string, url: string, dateTime: timestamptz(ms), extra: string}",
+	"auction": "{id: int64, itemName: string, description: string, initialBid: int64, reserve: int64, dateTime: timestamptz(ms), expires: timestamptz(ms), seller: int64, category: int64, extra: string}",
+	"person":  "{id: int64, name: string, emailAddress: string, creditCard: string, city: string, state: string, dateTime: timestamptz(ms), extra: string}",
+}
+
+func nexmarkSources(t *testing.T, index nexmarkEntry, order string) string {
+	text := "name: nexmark\nhttp: \"off\"\nsources:\n"
+	for _, in := range index.inputs {
+		text += fmt.Sprintf(`  %s:
     files: {paths: [%q], metadata: {line: line}}
-    decode:
-      json:
-        schema: {auction: int64, bidder: int64, price: int64, channel: string, url: string, dateTime: timestamptz(ms), extra: string}
+    decode: {json: {schema: %s}}
     event_time: {column: dateTime, out_of_orderness: %s}
-`, path, delay)
-}
-
-var orders = []string{"ordered", "disordered"}
-
-// each runs f on both orders of the input and with one and three tasks.
-func each(t *testing.T, orders []string, f func(t *testing.T, in string, tasks int)) {
-	for _, order := range orders {
-		for _, tasks := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%s/tasks=%d", order, tasks), func(t *testing.T) {
-				f(t, rig.Shared(t, "data", "nexmark", "in", order, "bid.ndjson.gz"), tasks)
-			})
-		}
+`, in, nexmarkInput(t, order, in), nexmarkSchemas[in], index.delay)
 	}
+	return text
 }
 
-func TestNexmarkQ0PassThrough(t *testing.T) {
-	each(t, orders, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "4s")+`
-operators:
-  q0: {from: bid, project: {select: [auction, bidder, price, dateTime, extra]}}
-sinks:
-  out: {from: q0, files: {path: "%OUT%/out"}}
-`)
-		for _, r := range out["out"] {
-			r["dateTime"] = millis(t, r["dateTime"])
-		}
-		same(t, "q0", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "q00.ndjson.gz")), "auction", "bidder", "price", "dateTime", "extra")
-	})
-}
-
-func TestNexmarkQ1CurrencyConversion(t *testing.T) {
-	each(t, orders, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "4s")+`
-operators:
-  q1: {from: bid, project: {compute: {euro: "price * 0.908"}}}
-sinks:
-  out: {from: q1, files: {path: "%OUT%/out"}}
-`)
-		for _, r := range out["out"] {
-			r["dateTime"], r["price"] = millis(t, r["dateTime"]), r["euro"]
-		}
-		same(t, "q1", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "q01.ndjson.gz")), "auction", "bidder", "price", "dateTime", "extra")
-	})
-}
-
-func TestNexmarkQ2Selection(t *testing.T) {
-	each(t, orders, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "4s")+`
-operators:
-  some: {from: bid, filter: {where: "auction % 123 = 0"}}
-sinks:
-  out: {from: some, files: {path: "%OUT%/out"}}
-`)
-		same(t, "q2", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "q02.ndjson")), "auction", "price")
-	})
-}
-
-const tumble = `
-operators:
-  per:
-    from: bid
-    window:
-      tumbling: 10s
-      by: [auction]
-      aggregate: {n: count(*), sum_price: sum(price), avg_price: avg(price), min_price: min(price), max_price: max(price)}
-sinks:
-  out: {from: per, files: {path: "%OUT%/out"}}
-  late: {from: per.late, files: {path: "%OUT%/late"}}
-`
-
-var tumbleColumns = []string{"auction", "window_start", "window_end", "n", "sum_price", "avg_price", "min_price", "max_price"}
-
-// asFlink brings our window rows into the form of the goldens: milliseconds,
-// sums as numbers, averages cut toward zero as Flink's BIGINT average is.
-func asFlink(t *testing.T, rows []map[string]any) {
-	for _, r := range rows {
-		r["window_start"], r["window_end"] = millis(t, r["window_start"]), millis(t, r["window_end"])
-		r["sum_price"] = json.Number(r["sum_price"].(string))
-		avg, ok := new(big.Rat).SetString(r["avg_price"].(string))
-		if !ok {
-			t.Fatalf("average %v", r["avg_price"])
-		}
-		r["avg_price"] = json.Number(new(big.Int).Quo(avg.Num(), avg.Denom()).String())
+// nexmarkInput finds an input file, which is compressed if it is large.
+func nexmarkInput(t *testing.T, order, name string) string {
+	t.Helper()
+	path := filepath.Join(rig.Shared(t, "data", "nexmark", "in", order), name+".ndjson")
+	if _, err := os.Stat(path); err != nil {
+		path += ".gz"
 	}
+	return path
 }
 
-func TestNexmarkS01TumblingWindows(t *testing.T) {
-	each(t, orders, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "4s")+tumble)
-		asFlink(t, out["out"])
-		same(t, "s01", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s01-tumble.ndjson.gz")), tumbleColumns...)
-		if n := len(out["late"]); n != 0 {
-			t.Fatalf("%d rows are late, want none", n)
+// nexmarkEntry is a line of the index of goldens.
+type nexmarkEntry struct {
+	inputs, orders         []string
+	delay, result, dropped string
+	types                  map[string]string
+}
+
+func nexmarkIndex(t *testing.T, golden string) nexmarkEntry {
+	t.Helper()
+	text, err := os.ReadFile(rig.Shared(t, "data", "nexmark", "index.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		f := strings.Split(line, "\t")
+		if f[0] != golden || len(f) != 9 {
+			continue
 		}
-	})
-}
-
-func TestNexmarkS06LateRowsAreDroppedExactlyAsInFlink(t *testing.T) {
-	each(t, []string{"disordered"}, func(t *testing.T, in string, tasks int) {
-		out := run(t, tasks, bids(in, "500ms")+tumble)
-		asFlink(t, out["out"])
-		same(t, "s06", out["out"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s06-late-tumble.ndjson.gz")), tumbleColumns...)
-		for _, r := range out["late"] {
-			for _, c := range []string{"dateTime", "watermark", "window_start", "window_end"} {
-				r[c] = millis(t, r[c])
+		e := nexmarkEntry{inputs: strings.Split(f[1], ","), delay: strings.ReplaceAll(f[2], " ", ""), result: f[6], dropped: f[7], types: map[string]string{}}
+		if e.delay == "0.5s" {
+			e.delay = "500ms"
+		}
+		for _, order := range []string{"ordered", "disordered"} {
+			if strings.Contains(f[5], "streaming/"+order) {
+				e.orders = append(e.orders, order)
 			}
 		}
-		same(t, "s06 dropped", out["late"], golden(t, rig.Shared(t, "data", "nexmark", "golden", "s06-late-tumble.dropped.ndjson.gz")),
-			"line", "auction", "bidder", "price", "channel", "dateTime", "watermark", "window_start", "window_end")
-	})
+		for _, column := range regexp.MustCompile(`(\w+) ([A-Z]+)(\([0-9, ]+\))?( NOT NULL)?`).FindAllStringSubmatch(f[8], -1) {
+			e.types[column[1]] = column[2]
+		}
+		return e
+	}
+	t.Fatalf("data/nexmark/index.tsv has no line for %s", golden)
+	return nexmarkEntry{}
+}
+
+// droppedTypes are the columns of a list of dropped rows that the port "late" has
+// as well.
+func droppedTypes(row map[string]any) map[string]string {
+	types := map[string]string{
+		"line": "BIGINT", "auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT", "channel": "STRING",
+		"dateTime": "TIMESTAMP", "watermark": "TIMESTAMP", "window_start": "TIMESTAMP", "window_end": "TIMESTAMP",
+	}
+	maps.DeleteFunc(types, func(column, _ string) bool { _, ok := row[column]; return !ok })
+	return types
+}
+
+// folded is the table that a changelog stands for: rows that are put and not
+// taken away again. Rows without the column "op" are returned as they are.
+func folded(t *testing.T, rows []map[string]any) []map[string]any {
+	t.Helper()
+	count, first := map[string]int{}, map[string]map[string]any{}
+	var order []string
+	for _, r := range rows {
+		op, ok := r["op"].(string)
+		if !ok {
+			return rows
+		}
+		delete(r, "op")
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := string(text)
+		if first[k] == nil {
+			first[k], order = r, append(order, k)
+		}
+		if op == "insert" || op == "update_after" {
+			count[k]++
+		} else {
+			count[k]--
+		}
+	}
+	out := []map[string]any{}
+	for _, k := range order {
+		if count[k] < 0 {
+			t.Fatalf("the changelog takes away a row that it never put: %s", k)
+		}
+		for range count[k] {
+			out = append(out, first[k])
+		}
+	}
+	return out
+}
+
+// sameRows compares rows of ours with rows of Flink as multisets, column by
+// column of the type that Flink gives it.
+func sameRows(t *testing.T, what string, types, as map[string]string, got, want []map[string]any) {
+	t.Helper()
+	columns := make([]string, 0, len(types))
+	for c := range types {
+		columns = append(columns, c)
+	}
+	slices.Sort(columns)
+	ours := make([]map[string]any, len(got))
+	for i, r := range got {
+		ours[i] = map[string]any{}
+		for _, c := range columns {
+			name := c
+			if as[c] != "" {
+				name = as[c]
+			}
+			v, ok := r[name]
+			if !ok {
+				t.Fatalf("%s: a row has no column %q: %v", what, name, r)
+			}
+			ours[i][c] = asFlink(t, c, types[c], v)
+		}
+	}
+	for _, r := range want {
+		for c, kind := range types {
+			if kind == "DOUBLE" {
+				r[c] = asFlink(t, c, kind, r[c])
+			}
+		}
+	}
+	same(t, what, ours, want, columns...)
+}
+
+// asFlink brings a value of ours into the form of the goldens: times in
+// milliseconds, sums as numbers, averages of whole numbers cut toward zero as
+// Flink's are, floats with 11 digits.
+func asFlink(t *testing.T, column, kind string, v any) any {
+	t.Helper()
+	switch {
+	case v == nil:
+		return nil
+	case kind == "TIMESTAMP":
+		return millis(t, v)
+	case kind == "DOUBLE":
+		f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
+		if err != nil {
+			t.Fatalf("column %s: %v is no number", column, v)
+		}
+		return json.Number(strconv.FormatFloat(f, 'g', 11, 64))
+	case kind != "BIGINT" && kind != "INT":
+		return v
+	}
+	n, ok := new(big.Rat).SetString(fmt.Sprint(v))
+	if !ok || !n.IsInt() && !strings.HasPrefix(column, "avg") {
+		t.Fatalf("column %s: %v is no whole number", column, v)
+	}
+	return json.Number(new(big.Int).Quo(n.Num(), n.Denom()).String())
+}
+
+// TestNexmarkExamplesDifferInTheirOperatorsOnly: all read the same generator, as
+// many events as asked for.
+func TestNexmarkExamplesDifferInTheirOperatorsOnly(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(rig.Root(t), "examples", "nexmark", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	source := regexp.MustCompile(`(?s)sources:\n  bid:\n    generate: \{nexmark: \{only: bid, columns: \[[\w, ]+\], events: "\$\{EVENTS:-[\d_]+\}"\}\}\n    event_time: \{column: dateTime, out_of_orderness: 4s\}\s*$`)
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".yaml")
+		sources, _, sinks := nexmarkFile(t, name)
+		if !source.MatchString(sources) {
+			t.Errorf("%s has another source:\n%s", name, sources)
+		}
+		if !bytes.Contains([]byte(sources), []byte("name: nexmark-"+name+"\n")) {
+			t.Errorf("%s is not named nexmark-%s", name, name)
+		}
+		nexmarkResult(t, sinks)
+	}
 }
