@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/component"
 )
 
 // Hold is one split that keeps a watermark from rising to a time.
@@ -123,7 +124,7 @@ func newHold(s *Source, sp SplitStatus, need dataflow.Time, now time.Time) Hold 
 		h.Release = []string{"the end of the run: it is read up to where it ends, and waits for the other splits"}
 		return h
 	case SplitPaused:
-		row += fmt.Sprintf(", which waits for the slowest split (max_drift %s)", s.EventTime.MaxDrift)
+		row += fmt.Sprintf(", which waits for the slowest split (max_drift %s)", component.Duration(s.EventTime.MaxDrift))
 	case SplitReading:
 		row += ", which is being read"
 		if !sp.LastRow.IsZero() && now.Sub(sp.LastRow) > slowAfter {
@@ -133,7 +134,7 @@ func newHold(s *Source, sp SplitStatus, need dataflow.Time, now time.Time) Hold 
 	h.Release = []string{row}
 	if after := s.EventTime.IdleAfter; sp.State == SplitCaughtUp {
 		if after > 0 {
-			h.Release = append(h.Release, fmt.Sprintf("idle_after: it is left out in %s if no row comes until then", max(0, after-now.Sub(sp.CaughtUp)).Round(time.Second)))
+			h.Release = append(h.Release, fmt.Sprintf("idle_after: it is left out in %s if no row comes until then", component.Duration(max(0, after-now.Sub(sp.CaughtUp)).Round(time.Second))))
 		} else {
 			h.Release = append(h.Release, "idle_after, which is off: with it a split that is caught up for so long is left out")
 		}
@@ -226,10 +227,11 @@ func (j *Job) heldByASource(s Status, all map[string][]SplitStatus, now time.Tim
 			if src.EventTime != nil {
 				limit = max(limit, 2*src.EventTime.IdleAfter)
 			}
+			since := lastRise(all[name])
 			ahead := slices.ContainsFunc(up, func(o string) bool {
-				return s.Sources[o].Watermark > st.Watermark && s.Sources[o].Since.After(st.Since)
+				return s.Sources[o].Watermark > st.Watermark && lastRise(all[o]).After(since)
 			})
-			if !op.Plan.Keyed || !ahead || now.Sub(st.Since) < limit {
+			if !op.Plan.Keyed || !ahead || now.Sub(since) < limit {
 				continue
 			}
 			for _, h := range holdsOf(src, all[name], st.Watermark.Add(time.Microsecond), now) {
@@ -238,6 +240,17 @@ func (j *Job) heldByASource(s Status, all map[string][]SplitStatus, now time.Tim
 					break
 				}
 			}
+		}
+	}
+	return out
+}
+
+// lastRise is when the watermark of any of the splits rose last.
+func lastRise(splits []SplitStatus) time.Time {
+	var out time.Time
+	for _, sp := range splits {
+		if sp.Since.After(out) {
+			out = sp.Since
 		}
 	}
 	return out

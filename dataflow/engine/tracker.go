@@ -189,7 +189,7 @@ func (c *splitClock) own() dataflow.Time {
 func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 	wm, top := int64(c.own()), int64(c.maxTime)
 	bound := c.bound.Microseconds()
-	c.top = -1
+	last := -1
 	for i, t := range times {
 		for len(c.replay) > 0 && c.replay[0].Pos <= pos[i] {
 			if d := c.replay[0]; !d.Refused && int64(d.Floor) > wm {
@@ -199,13 +199,13 @@ func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 		}
 		stamps[i] = wm
 		if t > top {
-			top, c.top = t, i
+			top, last = t, i
 			if w := t - bound; w > wm {
 				wm = w
 			}
 		}
 	}
-	c.maxTime = dataflow.Time(top)
+	c.maxTime, c.top = dataflow.Time(top), last
 }
 
 // reach moves the clock without a row. The clock of a split that was found later
