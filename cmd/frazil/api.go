@@ -106,7 +106,7 @@ func (a *api) close() {
 
 func (a *api) routes() http.Handler {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(newCollector(a.job), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(newCollector(a.job, a.store), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /health", a.health)
@@ -115,8 +115,15 @@ func (a *api) routes() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /api/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Status()) })
 	mux.HandleFunc("GET /api/manifest", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Manifest()) })
+	mux.HandleFunc("GET /api/splits", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Splits()) })
+	mux.HandleFunc("GET /api/explain/window", a.explainWindow)
 	mux.HandleFunc("GET /api/quarantine", a.quarantine)
 	return mux
+}
+
+// problem is the answer to a question that cannot be answered.
+type problem struct {
+	Error string `json:"error"`
 }
 
 func reply(w http.ResponseWriter, code int, v any) {
@@ -161,7 +168,11 @@ func askRunning(p *pipelines.Pipeline, path string) (resp *http.Response, ok boo
 		return nil, false, nil // A process that was killed leaves its file.
 	}
 	if resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
+		defer resp.Body.Close()
+		var why problem
+		if err := json.NewDecoder(resp.Body).Decode(&why); err == nil && why.Error != "" {
+			return nil, false, errors.New(why.Error)
+		}
 		return nil, false, fmt.Errorf("process %d answered %s to %s", info.PID, resp.Status, path)
 	}
 	return resp, true, nil

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"time"
+
 	"frazil/dataflow"
 	"frazil/dataflow/engine"
+	"frazil/state"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // collector turns a job's status into metrics when they are asked for.
-type collector struct{ job *engine.Job }
+type collector struct {
+	job   *engine.Job
+	store *state.Store
+}
 
-func newCollector(job *engine.Job) collector { return collector{job} }
+func newCollector(job *engine.Job, store *state.Store) collector { return collector{job, store} }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("frazil_"+name, help, append([]string{"pipeline"}, labels...), nil)
@@ -19,6 +25,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descRead        = desc("source_rows_total", "Records read by a source, since this process started.", "step")
 	descWatermark   = desc("source_watermark_seconds", "Watermark of a source, as Unix time.", "step")
+	descSplitWM     = desc("split_watermark_seconds", "Watermark of a split, as Unix time.", "step", "split")
+	descSplitLag    = desc("split_watermark_lag_seconds", "How far the watermark of a split is behind the clock; splits that are idle or have ended have none.", "step", "split")
+	descSplitPaused = desc("split_paused", "1 while a split is held back because it is too far ahead of the others (max_drift).", "step", "split")
+	descStepWM      = desc("step_watermark_seconds", "Watermark that a keyed step has worked up to, as Unix time.", "step")
+	descStepQueue   = desc("step_queue_rows", "Rows that wait in front of a keyed step.", "step")
+	descStepDirty   = desc("step_state_dirty_bytes", "Bytes of a step's state that wait for an epoch.", "step")
+	descState       = desc("state_bytes", "Bytes of the state store on disk.")
 	descSkipped     = desc("source_skipped_total", "Records that are no rows by rule (a tombstone), by reason, since the pipeline first started.", "step", "reason")
 	descExtra       = desc("source_extra_fields_total", "Fields outside the decode schema, by name, since the pipeline first started.", "step", "field")
 	descFate        = desc("step_rows_total", "Rows by fate at the last epoch, since the pipeline first started.", "step", "fate")
@@ -49,10 +62,19 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
 	for step, src := range s.Sources {
 		send(descRead, counter, float64(src.Read), step)
-		if src.Watermark != dataflow.MinTime && src.Watermark != dataflow.MaxTime {
+		if known(src.Watermark) {
 			send(descWatermark, gauge, float64(src.Watermark)/1e6, step)
 		}
 	}
+	c.splits(send)
+	for step, k := range s.Steps {
+		if known(k.Watermark) {
+			send(descStepWM, gauge, float64(k.Watermark)/1e6, step)
+		}
+		send(descStepQueue, gauge, float64(k.QueueRows), step)
+		send(descStepDirty, gauge, float64(k.DirtyBytes), step)
+	}
+	send(descState, gauge, float64(c.store.DiskBytes()))
 	if m := c.job.Manifest(); m != nil {
 		for step, src := range m.Sources {
 			for why, n := range src.Skipped {
@@ -95,4 +117,26 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		healthy = 0
 	}
 	send(descHealthy, gauge, healthy)
+}
+
+// known says whether a watermark is a time.
+func known(wm dataflow.Time) bool { return wm != dataflow.MinTime && wm != dataflow.MaxTime }
+
+func (c collector) splits(send func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
+	now := float64(time.Now().UnixMicro()) / 1e6
+	for step, splits := range c.job.Splits() {
+		for _, sp := range splits {
+			paused := 0.0
+			if sp.State == engine.SplitPaused {
+				paused = 1
+			}
+			send(descSplitPaused, prometheus.GaugeValue, paused, step, string(sp.Split))
+			if wm := dataflow.Time(sp.Watermark); known(wm) {
+				send(descSplitWM, prometheus.GaugeValue, float64(wm)/1e6, step, string(sp.Split))
+				if sp.State != engine.SplitIdle && sp.State != engine.SplitEnded {
+					send(descSplitLag, prometheus.GaugeValue, now-float64(wm)/1e6, step, string(sp.Split))
+				}
+			}
+		}
+	}
 }
