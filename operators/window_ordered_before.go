@@ -41,6 +41,7 @@ func newOrderedBefore(env *dataflow.Env, s *orderedShape) (*windowOrderedBefore,
 	}
 	return &windowOrderedBefore{
 		orderedShape: s, env: env, feed: s.newFeed(env), keys: keys, bad: dataflow.NewBadRows(env),
+		gone:  lateRows{bounded: s.bounded},
 		users: arrow.NewSchema(dataflow.UserFields(s.input), nil),
 		time:  dataflow.Column(s.input, dataflow.SysTime), stamp: dataflow.Column(s.input, dataflow.SysStamp),
 	}, nil

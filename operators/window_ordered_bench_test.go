@@ -75,7 +75,11 @@ func benchmarkOrdered(b *testing.B, cfg WindowConfig, keys int, gap int64) {
 	in := component.OperatorIn{Inputs: []dataflow.Stream{{Schema: feed.schema}}, Names: []string{"rows"}}
 	ctx := context.Background()
 	results := 0
-	sink := dataflow.EmitFunc(func(_ context.Context, _ int, b arrow.RecordBatch) error { results += int(b.NumRows()); b.Release(); return nil })
+	sink := dataflow.EmitFunc(func(_ context.Context, _ int, b arrow.RecordBatch) error {
+		results += int(b.NumRows())
+		b.Release()
+		return nil
+	})
 	b.ReportAllocs()
 	b.ResetTimer()
 	rows, cpu := 0, time.Duration(0)

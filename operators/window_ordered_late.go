@@ -16,6 +16,7 @@ import (
 // lateRows are rows on their way to the port "late": what they lack of its
 // columns.
 type lateRows struct {
+	bounded              bool // the windows have bounds to show
 	rows                 []int32
 	starts, ends, lateBy []int64
 }
@@ -36,8 +37,13 @@ func (l *lateRows) columns(env *dataflow.Env, late *arrow.Schema, users int, sta
 	b := array.NewRecordBuilder(env.Alloc, arrow.NewSchema(late.Fields()[users:users+4], nil))
 	defer b.Release()
 	for i := range l.rows {
-		b.Field(0).(*array.TimestampBuilder).Append(arrow.Timestamp(l.starts[i]))
-		b.Field(1).(*array.TimestampBuilder).Append(arrow.Timestamp(l.ends[i]))
+		if l.bounded {
+			b.Field(0).(*array.TimestampBuilder).Append(arrow.Timestamp(l.starts[i]))
+			b.Field(1).(*array.TimestampBuilder).Append(arrow.Timestamp(l.ends[i]))
+		} else {
+			b.Field(0).AppendNull()
+			b.Field(1).AppendNull()
+		}
 		if s := stamps.Value(i); s == int64(dataflow.MinTime) {
 			b.Field(2).AppendNull()
 		} else {
@@ -65,7 +71,7 @@ type orderedLate struct {
 }
 
 func newOrderedLate(env *dataflow.Env, s *orderedShape) *orderedLate {
-	return &orderedLate{orderedShape: s, env: env, users: arrow.NewSchema(dataflow.UserFields(s.input), nil)}
+	return &orderedLate{orderedShape: s, lateRows: lateRows{bounded: true}, env: env, users: arrow.NewSchema(dataflow.UserFields(s.input), nil)}
 }
 
 func (l *orderedLate) bind(b arrow.RecordBatch) {

@@ -74,9 +74,11 @@ func (r *orderedResults) add(x *orderedResult) (ok bool, err error) {
 		return false, fmt.Errorf("decode key %x: %w", x.key, err)
 	}
 	cols = cols[len(r.by):]
-	cols[0].(*array.TimestampBuilder).Append(arrow.Timestamp(x.start))
-	cols[1].(*array.TimestampBuilder).Append(arrow.Timestamp(x.end))
-	cols = cols[2:]
+	if r.bounded {
+		cols[0].(*array.TimestampBuilder).Append(arrow.Timestamp(x.start))
+		cols[1].(*array.TimestampBuilder).Append(arrow.Timestamp(x.end))
+		cols = cols[2:]
+	}
 	if r.updates {
 		cols[0].(*array.StringBuilder).Append(orderedTimings[x.timing])
 		cols = cols[1:]

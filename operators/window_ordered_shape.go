@@ -149,7 +149,10 @@ func (s *orderedShape) makeOut() (problems component.Problems) {
 		}
 		return component.Problems{{Path: "aggregate.timing", Msg: msg}}
 	}
-	at := len(s.by) + 2
+	at := len(s.by)
+	if s.bounded {
+		at += 2
+	}
 	fields = slices.Insert(slices.Clone(fields), at, arrow.Field{Name: "timing", Type: dataflow.TypeString})
 	if s.changelog {
 		fields = append(fields, dataflow.OpField())
@@ -193,7 +196,9 @@ func (s *orderedShape) stream(cfg WindowConfig) dataflow.Stream {
 	for i := range s.by {
 		out.Key = append(out.Key, s.out.Field(i).Name)
 	}
-	out.Key = append(out.Key, "window_start")
+	if s.bounded {
+		out.Key = append(out.Key, "window_start")
+	}
 	if cfg.Cumulative != nil {
 		out.Key = append(out.Key, "window_end")
 	}
