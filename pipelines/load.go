@@ -25,6 +25,10 @@ type Options struct {
 	Lookup func(name string) (string, bool)
 	// Parallelism where the file does not set it. Default: the number of cores.
 	Parallelism int
+	// Unset: see component.Values. Default: a variable that is not set is a problem.
+	Unset func(path, name string) (string, bool)
+	// Secret: see component.Values. Default: secrets are read.
+	Secret func(kind, name string) (string, error)
 }
 
 // Pipeline is a file without mistakes, planned.
@@ -43,6 +47,8 @@ type Pipeline struct {
 	StateMemory, Memory int64
 	// HTTP is the address of metrics, health and API; "" is off.
 	HTTP string
+	// Tests of the file, checked against the plan.
+	Tests []Test
 
 	// notReplayable says of operators why their rows cannot be made again, changes
 	// of sinks that read a changelog.
@@ -70,7 +76,7 @@ func Parse(path string, text []byte, o Options) (*Pipeline, Problems) {
 	if o.Parallelism == 0 {
 		o.Parallelism = runtime.GOMAXPROCS(0)
 	}
-	root, problems := component.Parse(path, text, o.Lookup)
+	root, problems := component.ParseWith(path, text, component.Values{Lookup: o.Lookup, Unset: o.Unset, Secret: o.Secret})
 	if root == nil {
 		return nil, problems
 	}
@@ -126,7 +132,7 @@ type fileConfig struct {
 	// HTTP is the address of metrics, health and API, or off. The next free port
 	// is taken if it is in use. Default: 127.0.0.1:4180.
 	HTTP string `yaml:"http"`
-	// Tests of the pipeline.
+	// Tests of the pipeline, which frazil test runs: see the block test. Default: none.
 	Tests section `yaml:"tests"`
 }
 
@@ -211,13 +217,14 @@ func (l *loader) load(path string, o Options) *Pipeline {
 	order := l.order()
 	l.unread()
 	g := l.plan(order)
+	tests := l.readTests(g, len(l.problems) == 0)
 	if len(l.problems) > 0 {
 		return nil
 	}
 	p := &Pipeline{
 		Name: l.file.Name, File: path, Graph: g, CheckpointEvery: l.file.Checkpoint.Every.D(),
 		StateDir: l.file.State.Dir, StateMemory: int64(l.file.State.Memory), Memory: int64(l.file.Memory), HTTP: l.file.HTTP,
-		notReplayable: map[string]string{}, changes: map[string]bool{},
+		notReplayable: map[string]string{}, changes: map[string]bool{}, Tests: tests,
 	}
 	if p.StateDir == "" {
 		p.StateDir = "./frazil-data/state/" + p.Name
@@ -270,9 +277,6 @@ func (l *loader) checkFile() {
 		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 || host == "" {
 			l.add(l.root, "http", "expected HOST:PORT, as 127.0.0.1:4180, or off; got %q", f.HTTP)
 		}
-	}
-	if f.Tests.node != nil {
-		l.add(f.Tests.node, "", "tests in the pipeline file are not supported yet: leave them out")
 	}
 }
 

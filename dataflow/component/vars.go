@@ -8,12 +8,26 @@ import (
 	"strings"
 )
 
+// Values says what stands behind ${...} in a file.
+type Values struct {
+	// Lookup gives the value of a variable.
+	Lookup func(name string) (string, bool)
+	// Unset gives a value for a variable that is not set and has no default, by the
+	// path where it stands; nil, or false: that is a problem.
+	Unset func(path, name string) (string, bool)
+	// Secret gives the secret ${kind:name}, where kind is env or file; nil: it is
+	// looked up and read.
+	Secret func(kind, name string) (string, error)
+}
+
 // source is what all nodes of one file share.
 type source struct {
-	file   string
-	dir    string
-	lookup func(string) (string, bool)
-	nodes  int
+	file  string
+	dir   string
+	vals  Values
+	nodes int
+	// at is the path of the scalar that is expanded.
+	at string
 }
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -79,22 +93,30 @@ func (s *source) variable(body string, secret func(kind, name string) (string, e
 	if !varName.MatchString(name) {
 		return "", false, fmt.Errorf("${%s}: expected ${NAME} or ${NAME:-default}, or $${ for the characters themselves", body)
 	}
-	if s.lookup != nil {
-		if v, ok := s.lookup(name); ok && (v != "" || !hasDefault) {
+	if s.vals.Lookup != nil {
+		if v, ok := s.vals.Lookup(name); ok && (v != "" || !hasDefault) {
 			return v, false, nil
 		}
 	}
 	if hasDefault {
 		return def, false, nil
 	}
+	if s.vals.Unset != nil {
+		if v, ok := s.vals.Unset(s.at, name); ok {
+			return v, false, nil
+		}
+	}
 	return "", false, fmt.Errorf("variable %s is not set: set it, or write ${%s:-default}", name, name)
 }
 
 // secret reads a secret. Its value never stands in an error.
 func (s *source) secret(kind, name string) (string, error) {
+	if s.vals.Secret != nil {
+		return s.vals.Secret(kind, name)
+	}
 	if kind == "env" {
-		if s.lookup != nil {
-			if v, ok := s.lookup(name); ok {
+		if s.vals.Lookup != nil {
+			if v, ok := s.vals.Lookup(name); ok {
 				return v, nil
 			}
 		}

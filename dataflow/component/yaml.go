@@ -23,7 +23,12 @@ const maxNodes = 200_000
 // problems are returned, with their places; the node is nil if the text is no
 // YAML.
 func Parse(file string, text []byte, lookup func(string) (string, bool)) (*Node, Problems) {
-	src := &source{file: file, dir: filepath.Dir(file), lookup: lookup}
+	return ParseWith(file, text, Values{Lookup: lookup})
+}
+
+// ParseWith is Parse with other ideas of what is not set, or secret.
+func ParseWith(file string, text []byte, vals Values) (*Node, Problems) {
+	src := &source{file: file, dir: filepath.Dir(file), vals: vals}
 	f, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, Problems{syntaxProblem(file, string(text), err)}
@@ -223,6 +228,7 @@ func (c *converter) expandScalar(n *Node) {
 	if !strings.Contains(n.Text, "${") {
 		return
 	}
+	c.src.at = n.Path
 	x := c.src.expand(n.Text, nil)
 	switch {
 	case x.err != nil:

@@ -64,7 +64,8 @@ type Piece struct {
 	// Start is what the clock shows in the beginning.
 	Start time.Time
 
-	load func(parallelism int) (*engine.Graph, error)
+	load    func(parallelism int) (*engine.Graph, error)
+	sources []string
 	// Sinks by name in the order of the graph; Schema and Key of each.
 	Sinks []Output
 	// ChangeReaders read changes and ChangeMakers give some: how many is free, so
@@ -90,30 +91,39 @@ func New(load func(parallelism int) (*engine.Graph, error)) (*Piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Piece{load: load, Records: map[Lane][]Record{}, ChangeReaders: map[string]bool{}, ChangeMakers: map[string]bool{}}
+	p := &Piece{load: load, Records: map[Lane][]Record{}}
 	p.shuffles, p.replays = true, len(g.Sources) == 1
 	for _, src := range g.Sources {
+		p.sources = append(p.sources, src.Name)
 		if src.Tasks == 1 {
 			p.shuffles, p.replays = false, false
 		}
 	}
-	for _, op := range g.Operators {
-		for _, in := range op.Inputs {
-			p.ChangeReaders[op.Name] = p.ChangeReaders[op.Name] || StreamOf(g, in).Changelog
-		}
-		for _, port := range op.Plan.Ports {
-			p.ChangeMakers[op.Name] = p.ChangeMakers[op.Name] || port.Stream.Changelog
-		}
-	}
+	p.ChangeMakers, p.ChangeReaders = Changes(g)
 	for _, k := range g.Sinks {
-		out := Output{Name: k.Name, Stream: StreamOf(g, k.Input)}
-		p.Sinks = append(p.Sinks, out)
-		p.ChangeReaders[k.Name] = out.Stream.Changelog
+		p.Sinks = append(p.Sinks, Output{Name: k.Name, Stream: StreamOf(g, k.Input)})
 		if k.NotReplayable != "" {
 			p.shuffles, p.replays = false, false
 		}
 	}
 	return p, nil
+}
+
+// Changes tells which steps give changes and which read some.
+func Changes(g *engine.Graph) (makers, readers map[string]bool) {
+	makers, readers = map[string]bool{}, map[string]bool{}
+	for _, op := range g.Operators {
+		for _, in := range op.Inputs {
+			readers[op.Name] = readers[op.Name] || StreamOf(g, in).Changelog
+		}
+		for _, port := range op.Plan.Ports {
+			makers[op.Name] = makers[op.Name] || port.Stream.Changelog
+		}
+	}
+	for _, k := range g.Sinks {
+		readers[k.Name] = StreamOf(g, k.Input).Changelog
+	}
+	return makers, readers
 }
 
 // StreamOf is what a port of g gives.
@@ -140,6 +150,25 @@ func (p *Piece) Add(l Lane, records ...Record) {
 		return
 	}
 	p.Steps = append(p.Steps, Step{Kind: Read, Lane: l, N: len(records)})
+}
+
+// AddLane makes a lane known.
+func (p *Piece) AddLane(l Lane) {
+	if !slices.Contains(p.Lanes, l) {
+		p.Lanes = append(p.Lanes, l)
+	}
+}
+
+// Finish gives every source that has none a lane, and the piece its Drain.
+func (p *Piece) Finish() {
+	for _, s := range p.sources {
+		if len(p.splits(s)) == 0 {
+			p.AddLane(Lane{Source: s, Split: "p0"})
+		}
+	}
+	if n := len(p.Steps); n == 0 || p.Steps[n-1].Kind != Drain {
+		p.Steps = append(p.Steps, Step{Kind: Drain})
+	}
 }
 
 // check finds mistakes of whoever made the piece.
