@@ -17,10 +17,16 @@ const defaultDiscovery = 30 * time.Second
 // eventTimeConfig is the event_time block of a source.
 type eventTimeConfig struct {
 	// Column that holds the event time: timestamptz, or timestamp taken as UTC.
-	Column string `yaml:"column,required"`
+	// Required, unless processing_time takes its place.
+	Column string `yaml:"column" choose:"one"`
 	// OutOfOrderness is how much later than the largest event time so far a row
-	// may be without being late, per split. No default.
-	OutOfOrderness component.Duration `yaml:"out_of_orderness,required"`
+	// may be without being late, per split. Required with column.
+	OutOfOrderness component.Duration `yaml:"out_of_orderness"`
+	// ProcessingTime gives each row the time of the clock when it was read, and
+	// the watermark follows the clock: windows are windows of processing time. No
+	// row is late. The source cannot be replayed: a row that is read again after a
+	// crash gets another time. Default: false.
+	ProcessingTime bool `yaml:"processing_time" choose:"one"`
 	// IdleAfter leaves a split out of the watermark once it has been caught up,
 	// without a row, for so long. Default: off.
 	IdleAfter component.Duration `yaml:"idle_after"`
@@ -43,6 +49,19 @@ func (l *loader) readEventTime(s *step) {
 	}
 	s.eventTime = &eventTimeConfig{DiscoverEvery: component.Duration(defaultDiscovery)}
 	l.problems = append(l.problems, component.Decode(n, s.eventTime)...)
+	if !s.eventTime.ProcessingTime {
+		for _, key := range []string{"column", "out_of_orderness"} {
+			if n.Get(key) == nil {
+				l.add(n, key, "required key %q is missing", key)
+			}
+		}
+		return
+	}
+	for _, key := range []string{"column", "out_of_orderness", "idle_after", "max_ahead", "max_drift"} {
+		if k := n.Get(key); k != nil {
+			l.add(k, "", "%s is about times that rows carry: leave it out beside processing_time", key)
+		}
+	}
 }
 
 // printed is what the fingerprint of a source covers: not what changes no row.
@@ -57,6 +76,12 @@ func (c *eventTimeConfig) printed() *eventTimeConfig {
 
 // planEventTime checks the block against the columns of the source.
 func planEventTime(c *eventTimeConfig, source string, plan component.SourcePlan) (*engine.EventTime, error) {
+	if c.DiscoverEvery.D() < time.Second {
+		return nil, component.Badf("discover_every", "expected 1s or more, got %s", c.DiscoverEvery)
+	}
+	if c.ProcessingTime {
+		return &engine.EventTime{Processing: true}, nil
+	}
 	schema := plan.Schema
 	var names []string
 	for _, f := range dataflow.UserFields(schema) {
@@ -69,9 +94,6 @@ func planEventTime(c *eventTimeConfig, source string, plan component.SourcePlan)
 	t := schema.Field(i).Type
 	if t.ID() != arrow.TIMESTAMP {
 		return nil, component.Badf("column", "%s", notATime(c.Column, t))
-	}
-	if c.DiscoverEvery.D() < time.Second {
-		return nil, component.Badf("discover_every", "expected 1s or more, got %s", c.DiscoverEvery)
 	}
 	if c.MaxDrift > 0 && !plan.Pauses {
 		return nil, component.Badf("max_drift", "the source %s cannot hold some of its splits back: leave max_drift out", source)

@@ -175,8 +175,11 @@ func (l *loader) planSource(s *step) *engine.Source {
 	}
 	s.planned = &planned{ports: out.Ports(), sources: map[string]*engine.Source{s.name: out},
 		fingerprint: fingerprint(s.info, s.cfg, s.decode, s.eventTime.printed())}
-	if plan.NotReplayable != "" {
-		s.planned.reasons = []reason{{step: s.name, why: plan.NotReplayable}}
+	if out.NotReplayable == "" && s.eventTime != nil && s.eventTime.ProcessingTime {
+		out.NotReplayable = "its rows get the time of the clock (processing_time)"
+	}
+	if out.NotReplayable != "" {
+		s.planned.reasons = []reason{{step: s.name, why: out.NotReplayable}}
 	}
 	return out
 }

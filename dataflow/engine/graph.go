@@ -54,6 +54,9 @@ type EventTime struct {
 	OutOfOrderness time.Duration
 	IdleAfter      time.Duration // 0: off
 	MaxAhead       time.Duration // 0: off
+	// Processing: a row's event time is the clock's when it was read, and the
+	// watermark follows the clock; the fields above are unset.
+	Processing bool
 	// MaxDrift: a split further ahead of the slowest one that has more to read
 	// waits for it; 0: off. The source must be a dataflow.Pauser.
 	MaxDrift time.Duration

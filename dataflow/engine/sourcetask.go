@@ -427,6 +427,9 @@ func (t *sourceTask) advance(ctx context.Context) error {
 		if after > 0 && c.status == checkpoint.Live && !c.caught.IsZero() && t.env.Now().Sub(c.caught) >= after {
 			c.status = checkpoint.Idle
 		}
+		if e := t.src.EventTime; e != nil && e.Processing && !c.ended && !c.atUntil {
+			c.maxTime = c.read(t.env.Now())
+		}
 		t.tracker.set(c.split, c.tracked())
 		done = done && (c.atUntil || c.ended)
 		top = max(top, c.maxTime)

@@ -30,7 +30,7 @@ type stamper struct {
 
 func newStamper(src *Source, env *dataflow.Env) *stamper {
 	s := &stamper{src: src, env: env, schema: src.Out().Schema, user: src.Schema.NumFields(), time: -1, bad: dataflow.NewBadRows(env)}
-	if src.EventTime != nil {
+	if src.EventTime != nil && !src.EventTime.Processing {
 		s.time = dataflow.Column(src.Schema, src.EventTime.Column)
 	}
 	return s
@@ -59,8 +59,8 @@ func (s *stamper) assemble(b arrow.RecordBatch, c *splitClock) arrow.RecordBatch
 	n := int(b.NumRows())
 	cols := append(make([]arrow.Array, 0, s.schema.NumFields()), b.Columns()[:s.user]...)
 	pos := b.Column(s.user)
-	if s.time >= 0 {
-		times := asInt64(b.Column(s.time))
+	if s.src.EventTime != nil {
+		times := s.times(b, c)
 		stamps := memory.NewResizableBuffer(s.env.Alloc)
 		stamps.Resize(n * 8)
 		c.stamp(times.(*array.Int64).Int64Values(), pos.(*array.Int64).Int64Values(), arrow.Int64Traits.CastFromBytes(stamps.Bytes()))
@@ -76,6 +76,24 @@ func (s *stamper) assemble(b arrow.RecordBatch, c *splitClock) arrow.RecordBatch
 	defer split.Release()
 	cols = append(cols, split, pos)
 	return array.NewRecordBatch(s.schema, cols, int64(n))
+}
+
+// times are the event times of b's rows.
+func (s *stamper) times(b arrow.RecordBatch, c *splitClock) arrow.Array {
+	if s.time >= 0 {
+		return asInt64(b.Column(s.time))
+	}
+	now := int64(c.read(s.env.Now()))
+	n := int(b.NumRows())
+	buf := memory.NewResizableBuffer(s.env.Alloc)
+	defer buf.Release()
+	buf.Resize(n * 8)
+	for i, t := 0, arrow.Int64Traits.CastFromBytes(buf.Bytes()); i < n; i++ {
+		t[i] = now
+	}
+	d := array.NewData(dataflow.TypeInt64, n, []*memory.Buffer{nil, buf}, nil, 0, 0)
+	defer d.Release()
+	return array.NewInt64Data(d)
 }
 
 // asInt64 views a timestamp column as int64 microseconds, sharing its memory.

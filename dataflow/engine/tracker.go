@@ -208,6 +208,12 @@ func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 	c.maxTime, c.top = dataflow.Time(top), last
 }
 
+// read is the event time of rows of processing time: the clock's, but never behind
+// an earlier one.
+func (c *splitClock) read(now time.Time) dataflow.Time {
+	return max(dataflow.TimeOf(now), c.own())
+}
+
 // reach moves the clock without a row. The clock of a split that was found later
 // starts with its first row, since that is a decision which is recorded.
 func (c *splitClock) reach(t dataflow.Time) {
