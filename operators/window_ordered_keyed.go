@@ -61,6 +61,7 @@ func newWindowOrderedKeyed(env *dataflow.Env, s *orderedShape) (*windowOrdered, 
 	behind.schema = s.exchange
 	w.feed = behind.newFeed(env)
 	w.store = newOrderedStore(w.layout, s.changelog)
+	w.store.distinct = newOrderedDistinct(w.feed.aggregateSet, w.store)
 	w.timers.store = w.store
 	w.clock = orderedClock{store: w.store, after: s.earlyAfter.Microseconds()}
 	var err error
@@ -166,6 +167,9 @@ func (w *windowOrdered) add(to int) error {
 	for _, ids := range w.layers {
 		w.feed.update(w.layout, w.store.accs, w.store.heaps, ids[from:to])
 	}
+	if w.store.distinct != nil {
+		return w.store.distinct.add(w.feed, w.layers, from, to)
+	}
 	return nil
 }
 
@@ -256,7 +260,7 @@ func (w *windowOrdered) give(id uint32, timing orderedTiming, stamp int64) error
 			return err
 		}
 		if w.discarding {
-			s.clear(s.accs, id)
+			s.empty(id)
 		}
 		return w.full()
 	}
@@ -275,13 +279,10 @@ func (w *windowOrdered) give(id uint32, timing orderedTiming, stamp int64) error
 		return err
 	}
 	if ok {
-		err = s.show(id, timing)
+		s.show(id, timing)
 	} else if before >= 0 {
 		// The new row leaves by "bad", so the old one has no successor.
 		w.results.ops[before] = uint8(dataflow.OpDelete)
-	}
-	if err != nil {
-		return err
 	}
 	return w.full()
 }
@@ -361,6 +362,9 @@ func (w *windowOrdered) OnBarrier(ctx context.Context, _ dataflow.Epoch, out dat
 // Close implements dataflow.Operator.
 func (w *windowOrdered) Close() error {
 	w.results.release()
+	if w.store.distinct != nil {
+		w.store.distinct.sums.release()
+	}
 	return nil
 }
 

@@ -18,6 +18,8 @@ import (
 //	         start, end (8 bytes each, big endian, sign bit flipped)
 //	         uvarint of the rows since the last result
 //	         uvarint of the length, accumulators (see accLayout)
+//	         with distinct aggregates: uvarint of the length, the values as a
+//	         blob (see distinct.go)
 //	         with mark 2: timing (1 byte: 0 early, 1 on time, 2 late), start, end,
 //	         uvarint of the length, accumulators of that result
 const (
@@ -69,6 +71,10 @@ func (s *orderedStore) encode(dst []byte, k uint32) []byte {
 		dst = appendWindowStart(appendWindowStart(dst, w.start), w.end)
 		dst = binary.AppendUvarint(dst, uint64(w.rows))
 		dst = s.encodeAcc(dst, s.row(s.accs, x))
+		if s.distinct != nil {
+			s.buf = s.distinct.encode(s.buf[:0], x)
+			dst = append(binary.AppendUvarint(dst, uint64(len(s.buf))), s.buf...)
+		}
 		if w.marks&orderedShows != 0 {
 			shown := &s.shown[x]
 			dst = append(dst, byte(shown.timing))
@@ -100,6 +106,11 @@ func (s *orderedStore) decode(k uint32, value []byte) error {
 		s.windows[id].rows = int64(r.uvarint())
 		if err := s.layout.merge(s.row(s.accs, id), s.heaps, r.bytes()); err != nil {
 			return err
+		}
+		if s.distinct != nil {
+			if err := s.distinct.decode(id, r.bytes()); err != nil {
+				return err
+			}
 		}
 		if marks&orderedShows == 0 {
 			continue

@@ -2,7 +2,6 @@ package operators
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 )
 
@@ -33,6 +32,8 @@ type orderedStore struct {
 	// in shownAccs; both are nil where no result is ever taken back.
 	shown     []orderedShown
 	shownAccs []uint64
+
+	distinct *orderedDistinct // nil without distinct aggregates
 
 	dirty []uint32 // keys with the mark keyDirty
 	buf   []byte
@@ -248,6 +249,9 @@ func (s *orderedStore) unlink(id uint32) {
 
 // release frees a window that was unlinked, and what it kept.
 func (s *orderedStore) release(id uint32) {
+	if s.distinct != nil {
+		s.distinct.forget(id)
+	}
 	s.clear(s.accs, id)
 	if s.shown != nil {
 		s.clear(s.shownAccs, id)
@@ -275,21 +279,37 @@ func (s *orderedStore) clear(accs []uint64, id uint32) {
 }
 
 // merge adds the accumulators of one row to those of another.
-func (s *orderedStore) merge(dst, src []uint64) error {
-	s.buf = s.layout.encode(s.buf[:0], src, s.heaps)
-	if err := s.layout.merge(dst, s.heaps, s.buf); err != nil {
-		return fmt.Errorf("merge windows: %w", err)
+func (s *orderedStore) merge(dst, src []uint64) {
+	s.layout.mergeRow(dst, s.heaps, src, s.heaps)
+}
+
+// join adds what window src holds to window dst. src must be released then.
+func (s *orderedStore) join(dst, src uint32) error {
+	if s.distinct != nil {
+		s.distinct.strip(s.row(s.accs, src))
 	}
-	return nil
+	s.merge(s.row(s.accs, dst), s.row(s.accs, src))
+	if s.distinct == nil {
+		return nil
+	}
+	return s.distinct.join(dst, src)
+}
+
+// empty makes a window one without rows.
+func (s *orderedStore) empty(id uint32) {
+	s.clear(s.accs, id)
+	if s.distinct != nil {
+		s.distinct.forget(id)
+	}
 }
 
 // show remembers the result of a window as it is now.
-func (s *orderedStore) show(id uint32, timing orderedTiming) error {
+func (s *orderedStore) show(id uint32, timing orderedTiming) {
 	w := &s.windows[id]
 	w.marks |= orderedShows
 	s.shown[id] = orderedShown{start: w.start, end: w.end, timing: timing}
 	s.clear(s.shownAccs, id)
-	return s.merge(s.row(s.shownAccs, id), s.row(s.accs, id))
+	s.merge(s.row(s.shownAccs, id), s.row(s.accs, id))
 }
 
 // packHeaps drops the values that belong to no window where they are the most.

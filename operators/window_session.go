@@ -74,7 +74,7 @@ func (w *windowOrdered) join(i int, a, b uint32) (id uint32, revise bool, err er
 		return 0, false, err
 	}
 	x, y := &s.windows[a], &s.windows[b]
-	if err := s.merge(s.row(s.accs, a), s.row(s.accs, b)); err != nil {
+	if err := s.join(a, b); err != nil {
 		return 0, false, err
 	}
 	if y.marks&orderedShows != 0 {
