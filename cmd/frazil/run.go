@@ -23,7 +23,7 @@ import (
 )
 
 func init() {
-	register(command{"run", "FILE [--until end|idle=DUR]", "run a pipeline", (*cli).runPipeline})
+	register(command{"run", "FILE [--until end|idle=DUR] [--preview]", "run a pipeline, or preview it", (*cli).runPipeline})
 }
 
 // runFlags are the options of run.
@@ -34,6 +34,7 @@ type runFlags struct {
 	discard   []string
 	logFormat string
 	logLevel  slog.Level
+	preview   previewFlags
 }
 
 func (f *runFlags) define(fs *flag.FlagSet) {
@@ -62,6 +63,9 @@ func (f *runFlags) define(fs *flag.FlagSet) {
 		f.logFormat = s
 		return nil
 	})
+	fs.BoolVar(&f.preview.on, "preview", false, "print the rows of every sink instead of writing them; commit and keep nothing")
+	fs.Int64Var(&f.preview.rows, "rows", 0, "with --preview: print so many rows of each sink and port, and end when every sink has them (default: all)")
+	fs.DurationVar(&f.preview.wait, "for", 0, "with --preview: end after so long")
 	fs.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
@@ -74,11 +78,18 @@ func (c *cli) runPipeline(args []string) int {
 	if len(files) != 1 {
 		return c.wrong("run needs exactly one FILE")
 	}
+	if wrong := f.check(); wrong != "" {
+		return c.wrong("%s", wrong)
+	}
 	p := c.load(files[0])
 	if p == nil {
 		return exitWrong
 	}
-	code, err := c.runLoaded(p, f)
+	run := c.runLoaded
+	if f.preview.on {
+		run = c.runPreview
+	}
+	code, err := run(p, f)
 	if err != nil {
 		c.failed(err)
 	}

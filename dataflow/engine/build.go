@@ -295,7 +295,7 @@ func (p *plant) exchangeTo(op *Operator, port int) (stage, error) {
 
 func (p *plant) outPort(step, port string) *outPort {
 	o := &outPort{name: portName(step, port), step: step}
-	if port == dataflow.PortBad {
+	if port == dataflow.PortBad && !p.o.Preview {
 		o.bad = p.bads
 	}
 	return o

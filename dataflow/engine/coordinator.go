@@ -342,6 +342,9 @@ func (c *coordinator) committed(e committed) error {
 func (c *coordinator) ack(e dataflow.Epoch) {
 	pos := c.positions[e]
 	maps.DeleteFunc(c.positions, func(k dataflow.Epoch, _ dataflow.Positions) bool { return k <= e })
+	if c.j.o.Preview {
+		return
+	}
 	for name, s := range c.sources {
 		a, ok := s.first.(dataflow.Acker)
 		if !ok || pos[name] == nil {

@@ -258,3 +258,21 @@ func (n *noting) barrier(context.Context, barrier, dataflow.Time) error {
 }
 
 var _ dataflow.Explainer = (*countOp)(nil)
+
+// A preview acknowledges nothing, whatever its epochs.
+func TestAPreviewAcknowledgesNothing(t *testing.T) {
+	target := &memTarget{}
+	src := seqStep(2, 1000, 1, nil)
+	open := src.New
+	src.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+		s, err := open(ctx, env)
+		return &ackSource{s.(*seqSource), func(e dataflow.Epoch, _ map[dataflow.Split]dataflow.Position) {
+			t.Errorf("%s was acknowledged", e)
+		}}, err
+	}
+	g := &Graph{Name: "p", Parallelism: 1, Sources: []*Source{src}, Sinks: []*Sink{target.sink("out", PortRef{"src", 0})}}
+	res, err := runJob(t, g, t.TempDir(), func(o *Options) { o.Preview = true })
+	if err != nil || res.Manifest.Epoch == 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+}

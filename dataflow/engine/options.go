@@ -30,6 +30,9 @@ type Options struct {
 	MaxRetry time.Duration
 	// Discard names stateful steps whose old state is dropped.
 	Discard []string
+	// Preview: nothing is kept, so that the sources are told nothing of what is
+	// safe; and bad rows are not logged, since they are shown.
+	Preview bool
 	// Budget bounds a graceful stop; default 30 s.
 	Budget time.Duration
 	// OnManifest is called with every durable manifest, in order, by one
