@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"regexp"
@@ -41,7 +40,7 @@ func (c *cli) test(args []string) int {
 		})
 		fs.BoolVar(&r.rewrite, "rewrite", false, "write the rows that came into the expect blocks that differ")
 		fs.BoolVar(&r.require, "require", false, "fail if a file has no tests")
-		fs.BoolVar(&r.verbose, "v", false, "name every test, and log what the engine says")
+		fs.BoolVar(&r.verbose, "v", false, "name every test")
 		fs.StringVar(&r.junit, "junit", "", "write a report for build servers to `FILE`")
 		fs.Uint64Var(&r.seed, "seed", r.seed, "seed of the random variants")
 	})
@@ -108,27 +107,30 @@ func (r *testRun) file(ctx context.Context, path string) int {
 				return nil, problems
 			}
 			return p, nil
-		}, r.seed, r.log())
+		}, r.seed, nil)
 		s.Results, s.Took = append(s.Results, res), append(s.Took, time.Since(start))
 		r.tests++
-		if !r.tell(path, res) {
+		if !res.OK() {
 			code = exitFailed
 		}
+		if !r.rewrite {
+			r.tell(path, res)
+		}
+	}
+	if r.rewrite {
+		return r.write(ctx, path, text, s)
 	}
 	r.suites = append(r.suites, s)
-	if r.rewrite && code != exitOK {
-		return r.write(path, text, s.Results)
-	}
 	return code
 }
 
 // tell writes how a test ended.
-func (r *testRun) tell(path string, res *filetest.Result) bool {
+func (r *testRun) tell(path string, res *filetest.Result) {
 	if res.OK() {
 		if r.verbose {
 			fmt.Fprintf(r.out, "%s:%d: ok: %s (%d ways)\n", path, res.Test.Node.Line, res.Test.Name, res.Variants)
 		}
-		return true
+		return
 	}
 	r.failed++
 	how := res.Failed
@@ -137,27 +139,28 @@ func (r *testRun) tell(path string, res *filetest.Result) bool {
 	}
 	fmt.Fprintf(r.out, "%s:%d: FAILED: %s (%s)\n    %s\n", path, res.Test.Node.Line, res.Test.Name, how,
 		strings.ReplaceAll(strings.TrimSpace(res.Text()), "\n", "\n    "))
-	return false
 }
 
-// write rewrites the file.
-func (r *testRun) write(path string, text []byte, results []*filetest.Result) int {
-	out, changed, err := filetest.Rewrite(text, results)
+// write rewrites the file and plays its tests again.
+func (r *testRun) write(ctx context.Context, path string, text []byte, s filetest.Suite) int {
+	out, changed, err := filetest.Rewrite(text, s.Results)
 	if err != nil {
 		return r.cli.failed(fmt.Errorf("%s: %w", path, err))
 	}
-	if !changed {
-		fmt.Fprintf(r.out, "%s: nothing to rewrite: the straight variants give what is expected\n", path)
-		return exitFailed
+	if changed {
+		if p, _, problems := r.loadForTests(path, out); p == nil {
+			return r.cli.failed(fmt.Errorf("%s: left as it is, since the new text would be wrong: %w", path, problems))
+		}
+		if err := os.WriteFile(path, out, 0o644); err != nil {
+			return r.cli.failed(err)
+		}
+		fmt.Fprintf(r.out, "%s: rewritten; read what has changed\n", path)
 	}
-	if p, _, problems := r.loadForTests(path, out); p == nil {
-		return r.cli.failed(fmt.Errorf("%s: left as it is, since the new text would be wrong: %w", path, problems))
-	}
-	if err := os.WriteFile(path, out, 0o644); err != nil {
-		return r.cli.failed(err)
-	}
-	fmt.Fprintf(r.out, "%s: rewritten; read what has changed\n", path)
-	return exitFailed
+	again := *r
+	again.rewrite, again.tests = false, r.tests-len(s.Results)
+	code := again.file(ctx, path)
+	r.tests, r.failed, r.suites = again.tests, again.failed, again.suites
+	return code
 }
 
 func (r *testRun) report() error {
@@ -170,13 +173,6 @@ func (r *testRun) report() error {
 		return err
 	}
 	return f.Close()
-}
-
-func (r *testRun) log() *slog.Logger {
-	if !r.verbose {
-		return nil
-	}
-	return slog.New(slog.NewTextHandler(r.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // unsetValue stands for variables that are not set where tests do not need them.

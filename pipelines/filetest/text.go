@@ -126,14 +126,24 @@ func scalarText(s string) string {
 	if plainText.MatchString(s) && !notPlain.MatchString(s) {
 		return s
 	}
+	s = strings.ReplaceAll(s, "${", "$${")
+	if strings.ContainsAny(s, "\"\\") && !strings.Contains(s, "'") && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "'" + s + "'"
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(strings.ReplaceAll(s, "${", "$${")) // Text always encodes.
+	_ = enc.Encode(s) // Text always encodes.
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func keyText(s string) string { return scalarText(s) }
+// keyText writes a key; n and y are names here.
+func keyText(s string) string {
+	if s == "n" || s == "y" {
+		return s
+	}
+	return scalarText(s)
+}
 
 // flow writes a JSON document as YAML, keys in their order.
 func flow(v json.RawMessage) string {
