@@ -123,9 +123,6 @@ func (f *aggregateFeed) failures(visit func(row int, bad dataflow.Bad)) {
 // accumulators are rubbish). Aggregates with distinct are left out: see
 // distinctBatch.
 func (f *aggregateFeed) update(layout *accLayout, rows []uint64, heaps []accHeap, groups []uint32) {
-	if len(groups) == 0 {
-		return
-	}
 	f.masked = slices.Grow(f.masked[:0], len(groups))[:len(groups)]
 	for i, agg := range f.aggs {
 		if agg.distinct {
@@ -171,6 +168,9 @@ func maskNulls(dst, groups []uint32, a arrow.Array) []uint32 {
 // maskFilter returns groups, in dst, with the rows in group 0 where filter is
 // not true.
 func maskFilter(dst, groups []uint32, filter *array.Boolean) []uint32 {
+	if len(groups) == 0 { // and the filter has no buffers
+		return dst
+	}
 	bits, off := filter.Data().Buffers()[1].Bytes(), filter.Data().Offset()
 	for i, g := range groups {
 		if !bitutil.BitIsSet(bits, off+i) {

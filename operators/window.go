@@ -82,6 +82,8 @@ const (
 	windowStart = "_start"
 	windowAcc   = "_acc"
 	windowFirst = "_first"
+	// windowDistinct is there where an aggregate is distinct: see distinct.go.
+	windowDistinct = "_distinct"
 )
 
 var (
@@ -118,10 +120,14 @@ func (s *windowShape) due(end int64) int64 { return end + s.lateness }
 
 // exchange is the schema between the halves.
 func (s *windowShape) exchange() *arrow.Schema {
-	if s.single {
-		return windowExchange
+	x := windowExchange
+	if !s.single {
+		x = windowPaneExchange
 	}
-	return windowPaneExchange
+	if len(s.distinct) > 0 {
+		x = arrow.NewSchema(append(x.Fields(), arrow.Field{Name: windowDistinct, Type: dataflow.TypeBinary}), nil)
+	}
+	return x
 }
 
 func planWindow(in component.OperatorIn, cfg WindowConfig) (component.OperatorPlan, error) {
@@ -154,6 +160,9 @@ func planWindow(in component.OperatorIn, cfg WindowConfig) (component.OperatorPl
 // bound describes the state for people.
 func (s *windowShape) bound(cfg WindowConfig) string {
 	each := fmt.Sprintf("%d bytes of accumulators and the key per group and ", 8*newAccLayout(s.funcs).stride)
+	if len(s.distinct) > 0 {
+		each = "each distinct value of a group, " + each
+	}
 	switch {
 	case cfg.Global != nil:
 		return each + "nothing else: there is one window, to the end of the input"
@@ -198,7 +207,7 @@ func newWindowShape(in component.OperatorIn, cfg WindowConfig) (*windowShape, er
 	s.groups, wrong = newByKeys(input.Schema, cfg.By)
 	s.by = s.groups.cols
 	problems = append(problems, wrong...)
-	s.aggregateSet, wrong = newAggregateSet(input.Schema, cfg.Aggregate)
+	s.aggregateSet, wrong = newDistinctAggregateSet(input.Schema, cfg.Aggregate)
 	problems = append(problems, wrong...)
 	if len(problems) == 0 {
 		problems = s.makeSchemas()

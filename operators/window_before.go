@@ -18,12 +18,13 @@ import (
 // batches.
 type windowBefore struct {
 	*windowShape
-	env    *dataflow.Env
-	keys   *byFeed
-	feed   *aggregateFeed
-	layout *accLayout
-	groups windowGroups
-	bad    *dataflow.BadRows
+	env      *dataflow.Env
+	keys     *byFeed
+	feed     *aggregateFeed
+	distinct *distinctBatch // nil without distinct
+	layout   *accLayout
+	groups   windowGroups
+	bad      *dataflow.BadRows
 
 	timeCol, stampCol int
 	// closed is Env.Closed as the batch at hand found it.
@@ -68,7 +69,7 @@ func newWindowBefore(env *dataflow.Env, s *windowShape) (*windowBefore, error) {
 		timeCol: dataflow.Column(s.input, dataflow.SysTime), stampCol: dataflow.Column(s.input, dataflow.SysStamp),
 	}
 	w.heaps = w.layout.newHeaps()
-	w.feed = s.newFeed(env)
+	w.feed, w.distinct = s.newFeed(env), s.newDistinctBatch()
 	return w, nil
 }
 
@@ -221,6 +222,9 @@ func (w *windowBefore) accumulate() {
 		w.heaps[h].reset()
 	}
 	w.feed.update(w.layout, w.rows, w.heaps, w.group)
+	if w.distinct != nil {
+		w.distinct.collect(w.feed, w.group, w.groups.n)
+	}
 }
 
 // emitLate sends the late rows with what makes them late: of several windows the
@@ -274,6 +278,13 @@ func (w *windowBefore) partials() arrow.RecordBatch {
 		key.Append(g.key(i))
 		w.enc = w.layout.encode(w.enc[:0], w.rows[i*w.layout.stride:(i+1)*w.layout.stride], w.heaps)
 		acc.Append(w.enc)
+	}
+	if w.distinct != nil {
+		values := b.Field(len(b.Fields()) - 1).(*array.BinaryBuilder)
+		for i := 1; i <= g.n; i++ {
+			w.enc = w.distinct.append(w.enc[:0], uint32(i))
+			values.Append(w.enc)
+		}
 	}
 	return b.NewRecordBatch()
 }

@@ -60,6 +60,9 @@ func newWindowKeyed(env *dataflow.Env, s *windowShape) (*windowKeyed, error) {
 	w.firedStored = w.fired
 	for _, p := range w.open {
 		p.table.ClearDirty()
+		if p.distinct != nil {
+			p.distinct.clean()
+		}
 	}
 	for len(w.open) > 0 && w.open[0].first <= w.fired {
 		w.enter()
@@ -96,18 +99,25 @@ func (w *windowKeyed) newPane(start, first int64) *windowPane {
 		p.start, p.first = start, first
 		return p
 	}
-	return &windowPane{start: start, first: first, table: state.NewTable(w.layout.stride), heaps: w.layout.newHeaps()}
+	return &windowPane{start: start, first: first, table: state.NewTable(w.layout.stride), heaps: w.layout.newHeaps(), distinct: w.newDistinctTable()}
 }
 
 // recycle keeps the memory of a pane for another.
 func (w *windowKeyed) recycle(p *windowPane) {
 	w.last = noPane
-	if len(w.free) == windowsFree || p.table.Bytes()+8*int64(cap(p.saved)) > windowFreeBytes {
+	size := p.table.Bytes() + 8*int64(cap(p.saved))
+	if p.distinct != nil {
+		size += p.distinct.Bytes()
+	}
+	if len(w.free) == windowsFree || size > windowFreeBytes {
 		return
 	}
 	p.table.Reset()
 	for h := range p.heaps {
 		p.heaps[h].reset()
+	}
+	if p.distinct != nil {
+		p.distinct.reset()
 	}
 	p.stored = [state.NumGroups]bool{}
 	w.free = append(w.free, p)
@@ -124,6 +134,10 @@ func (w *windowKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ d
 	var firsts []int64
 	if !w.single {
 		firsts = b.Column(4).(*array.Int64).Int64Values()
+	}
+	var values *array.Binary
+	if len(w.distinct) > 0 {
+		values = b.Column(int(b.NumCols()) - 1).(*array.Binary)
 	}
 	for i, start := range b.Column(2).(*array.Int64).Int64Values() {
 		p := w.last
@@ -145,6 +159,11 @@ func (w *windowKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ d
 		e, _ := p.table.Upsert(hashes[i], keys.Value(i))
 		if err := w.layout.merge(p.table.Row(e), p.heaps, accs.Value(i)); err != nil {
 			return fmt.Errorf("merge a partial row: %w", err)
+		}
+		if values != nil {
+			if err := p.distinct.add(hashes[i], keys.Value(i), values.Value(i), nil); err != nil {
+				return fmt.Errorf("merge a partial row: %w", err)
+			}
 		}
 	}
 	return nil
@@ -209,7 +228,7 @@ func (w *windowKeyed) fire(ctx context.Context, end int64, out dataflow.Emitter)
 		w.enter()
 	}
 	s := w.sliding
-	if err := w.results.emit(ctx, windowFired{w.windows.start(end), end, s.entries(), s.table, s.heaps, s}, out); err != nil {
+	if err := w.results.emit(ctx, windowFired{w.windows.start(end), end, s.entries(), s.table, s.heaps, s, slices.Concat(s.front, s.back)}, out); err != nil {
 		return err
 	}
 	w.fired = end

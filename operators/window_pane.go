@@ -3,6 +3,7 @@ package operators
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sort"
 
 	"frazil/dataflow"
@@ -25,11 +26,16 @@ import (
 //	value = 0x01, then the accumulators
 //	key   = 'f'
 //	value = 0x01, end of the last window that has fired
+//
+// Where aggregates are distinct, entries of distinctTable as well, with the
+// prefixes 'W' and 'P' for 'w' and 'p'.
 const (
 	windowStatePrefix  = 'w'
 	windowPanePrefix   = 'p'
 	windowFiredKey     = 'f'
 	windowStateVersion = 1
+	// windowDistinctCase makes the prefix of a pane that of its distinct values.
+	windowDistinctCase = 'w' - 'W'
 )
 
 // windowPane holds the accumulators of the rows of a pane. Rows of one pane that
@@ -42,6 +48,8 @@ type windowPane struct {
 	table  *state.Table
 	heaps  []accHeap
 	stored [state.NumGroups]bool // groups with entries in the KV
+	// distinct holds the values under distinct, nil without any.
+	distinct *distinctTable
 	// saved has, while the pane is in the front of a windowSliding, a flag and an
 	// accumulator per entry.
 	saved      []uint64
@@ -113,6 +121,9 @@ func (w *windowKeyed) restore(group int) error {
 			return err
 		}
 	}
+	if err := w.restoreDistinct(group, prefix, times); err != nil {
+		return err
+	}
 	return w.env.State.Scan(group, []byte{prefix}, []byte{prefix + 1}, func(key, value []byte) error {
 		if len(key) < 1+8*times || len(value) < 1 || value[0] != windowStateVersion {
 			return fmt.Errorf("entry %x is not one of a window of version %d", key, windowStateVersion)
@@ -130,6 +141,29 @@ func (w *windowKeyed) restore(group int) error {
 		key = key[1+8*times:]
 		e, _ := p.table.Upsert(keyHash(key), key)
 		return w.layout.merge(p.table.Row(e), p.heaps, value[1:])
+	})
+}
+
+// restoreDistinct takes in the distinct values of a key group. prefix is that of
+// its panes, which has some times behind it.
+func (w *windowKeyed) restoreDistinct(group int, prefix byte, times int) error {
+	if len(w.distinct) == 0 {
+		return nil
+	}
+	prefix -= windowDistinctCase
+	return w.env.State.Scan(group, []byte{prefix}, []byte{prefix + 1}, func(key, value []byte) error {
+		if len(key) < 1+8*times {
+			return fmt.Errorf("entry %x is not a distinct value of a window", key)
+		}
+		start := windowTime(key[1:])
+		first := w.last.first
+		switch {
+		case !w.single:
+			first = windowTime(key[9:])
+		case start != w.last.start:
+			first = w.windows.first(start)
+		}
+		return w.pane(start, first).distinct.restore(key[1+8*times:], value)
 	})
 }
 
@@ -173,18 +207,32 @@ func (w *windowKeyed) store(p *windowPane) error {
 		return fmt.Errorf("store the window of %s: %w", dataflow.Time(p.start), err)
 	}
 	p.table.ClearDirty()
-	return nil
+	if p.distinct == nil {
+		return nil
+	}
+	prefix := w.prefix(nil, p, 0)
+	prefix[0] -= windowDistinctCase
+	return p.distinct.store(prefix, w.env.State.Set)
 }
 
 // forget removes a pane, none of whose windows is open, from the state.
 func (w *windowKeyed) forget(p *windowPane) error {
 	lo, hi := w.prefix(nil, p, 0), w.prefix(nil, p, 1)
+	values, behind := slices.Clone(lo), slices.Clone(hi)
+	values[0] -= windowDistinctCase
+	behind[0] -= windowDistinctCase
 	for g, stored := range p.stored {
 		if !stored {
 			continue
 		}
 		if err := w.env.State.DeleteRange(g, lo, hi); err != nil {
 			return fmt.Errorf("remove a fired window from key group %d: %w", g, err)
+		}
+		if p.distinct == nil {
+			continue
+		}
+		if err := w.env.State.DeleteRange(g, values, behind); err != nil {
+			return fmt.Errorf("remove the distinct values of a fired window from key group %d: %w", g, err)
 		}
 	}
 	return nil

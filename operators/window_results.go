@@ -26,6 +26,10 @@ type windowResults struct {
 	sorter windowSorter
 	failed []windowBadRow
 	rows   [][]uint64
+	// sums are the accumulators of distinct values of the window that fires, nil
+	// without any; union is for windows of several panes.
+	sums  *distinctSums
+	union *distinctTable
 }
 
 // windowFired is a window that gives its results.
@@ -37,6 +41,7 @@ type windowFired struct {
 	table   *state.Table
 	heaps   []accHeap
 	src     windowRows
+	panes   []*windowPane
 }
 
 // windowRows has the accumulators of entries.
@@ -54,21 +59,28 @@ func newWindowResults(env *dataflow.Env, s *windowShape, layout *accLayout) (*wi
 	return &windowResults{
 		windowShape: s, env: env, layout: layout, keys: keys,
 		b: array.NewRecordBuilder(env.Alloc, s.out), bad: dataflow.NewBadRows(env),
+		sums: s.newDistinctSums(layout), union: s.newDistinctTable(),
 	}, nil
 }
 
 func (r *windowResults) release() {
 	r.b.Release()
 	r.bad.Release()
+	if r.sums != nil {
+		r.sums.release()
+	}
 }
 
 // pane sends the rows of a window that is one pane.
 func (r *windowResults) pane(ctx context.Context, p *windowPane, out dataflow.Emitter) error {
-	return r.emit(ctx, windowFired{p.start, p.first, r.sorter.sort(p.table), p.table, p.heaps, p}, out)
+	return r.emit(ctx, windowFired{p.start, p.first, r.sorter.sort(p.table), p.table, p.heaps, p, []*windowPane{p}}, out)
 }
 
 // emit sends the rows of a window in the order of their keys' bytes.
 func (r *windowResults) emit(ctx context.Context, f windowFired, out dataflow.Emitter) error {
+	if err := r.sumDistinct(f.panes); err != nil {
+		return err
+	}
 	rest := f.entries
 	r.env.Fates.Created.Add(int64(len(rest)))
 	for len(rest) > 0 {
@@ -90,6 +102,22 @@ func (r *windowResults) emit(ctx context.Context, f windowFired, out dataflow.Em
 		}
 	}
 	return nil
+}
+
+// sumDistinct makes sums of the distinct values of panes.
+func (r *windowResults) sumDistinct(panes []*windowPane) error {
+	if r.sums == nil {
+		return nil
+	}
+	r.sums.reset()
+	if len(panes) == 1 {
+		return panes[0].distinct.sums(r.sums)
+	}
+	r.union.reset()
+	for _, p := range panes {
+		r.union.union(p.distinct)
+	}
+	return r.union.sums(r.sums)
 }
 
 // batch makes the rows of some entries. failed then lists the rows with a value
@@ -130,7 +158,12 @@ func (r *windowResults) batch(f *windowFired, entries []windowEntry) (arrow.Reco
 	r.rows = f.src.rows(r.rows[:0], entries)
 	for a, b := range aggs {
 		for i, row := range r.rows {
-			if bad := r.layout.result(a, b, row, f.heaps); bad != nil {
+			heaps := f.heaps
+			if r.aggs[a].distinct {
+				e := entries[i].entry
+				row, heaps = r.sums.row(f.table.Hash(e), f.table.Key(e)), r.sums.heaps
+			}
+			if bad := r.layout.result(a, b, row, heaps); bad != nil {
 				bad.Detail = "aggregate " + r.aggs[a].name + ": " + bad.Detail
 				r.failed = append(r.failed, windowBadRow{i, *bad})
 			}
