@@ -9,10 +9,6 @@ import (
 
 // nexmarkSessions are the goldens about sessions.
 var nexmarkSessions = []nexmarkCase{
-	{golden: "q11", from: "per", as: map[string]string{"starttime": "window_start", "endtime": "window_end"}, operators: `
-operators:
-  per: {from: bid, window: {session: {gap: 10s}, by: [bidder], aggregate: {bid_count: count(*)}}}
-`},
 	{golden: "s05-session", from: "per", operators: sessionsOf("2s"), lacks: []string{"bidders"}},
 	{golden: "s09-late-session", from: "per", operators: sessionsOf("300ms"), lacks: []string{"bidders"}},
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,18 @@ func millis(t *testing.T, v any) any {
 	return json.Number(fmt.Sprint(at.UnixMilli()))
 }
 
+// asText is the JSON of a value as decode gives it.
+func asText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(v)
+	case json.Number:
+		return v.String()
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
 // same compares two sets of rows on the named columns, as multisets.
 func same(t *testing.T, what string, got, want []map[string]any, columns ...string) {
 	t.Helper()
@@ -129,8 +142,7 @@ func same(t *testing.T, what string, got, want []map[string]any, columns ...stri
 			if _, ok := r[c]; !ok {
 				t.Fatalf("%s: a row has no column %q: %v", what, c, r)
 			}
-			b, _ := json.Marshal(r[c])
-			parts[i] = c + "=" + string(b)
+			parts[i] = c + "=" + asText(r[c])
 		}
 		return strings.Join(parts, " ")
 	}
