@@ -86,6 +86,17 @@ const (
 	groupBad
 )
 
+// groupHash is the column of the exchange with the hash of the key.
+const groupHash = "_hash"
+
+// groupExchange is the schema between the halves: the hash of the key, the key,
+// encoded accumulators.
+var groupExchange = arrow.NewSchema([]arrow.Field{
+	{Name: groupHash, Type: arrow.PrimitiveTypes.Uint64},
+	{Name: "_key", Type: dataflow.TypeBinary},
+	{Name: "_acc", Type: dataflow.TypeBinary},
+}, nil)
+
 // groupShape is a checked configuration on its input.
 type groupShape struct {
 	input  *arrow.Schema
@@ -115,8 +126,8 @@ func planGroup(in component.OperatorIn, cfg GroupConfig) (component.OperatorPlan
 			dataflow.BadPort(),
 		},
 		Keyed:    true,
-		Exchange: windowExchange,
-		RouteBy:  windowHash,
+		Exchange: groupExchange,
+		RouteBy:  groupHash,
 		KeyText:  s.by.keyText(),
 		State: fmt.Sprintf("%d bytes of accumulators and the key per group, until the watermark is %s after its last row (twice expire_after)",
 			8*s.layout().stride, 2*cfg.ExpireAfter),

@@ -27,7 +27,7 @@ type groupBefore struct {
 	layout *accLayout
 	groups windowGroups
 
-	starts []int64 // of the stretch, per row
+	starts []int64 // number of the stretch, per row
 	group  []uint32
 	rows   []uint64 // accumulators of the groups, heaps their bytes
 	heaps  []accHeap
@@ -74,7 +74,7 @@ func (o *groupBefore) Process(ctx context.Context, _ int, b arrow.RecordBatch, o
 func (o *groupBefore) find(b arrow.RecordBatch) {
 	n := int(b.NumRows())
 	o.starts, o.group = slices.Grow(o.starts[:0], n)[:n], slices.Grow(o.group[:0], n)[:n]
-	tumblingWindows{width: o.expire}.assign(o.starts, o.judge.times)
+	assignStretches(o.starts, o.judge.times, o.expire)
 	g := &o.groups
 	g.reset()
 	if ints, ok := o.keys.enc.int64s(); ok {
@@ -88,6 +88,22 @@ func (o *groupBefore) find(b arrow.RecordBatch) {
 		}
 		g.buf = o.keys.enc.append(g.buf[:0], i)
 		o.group[i] = g.byKey(keyHash(g.buf), o.starts[i], g.buf)
+	}
+}
+
+// assignStretches writes to dst the number of the stretch of a width that each
+// time lies in.
+func assignStretches(dst, times []int64, width int64) {
+	// Neighbouring rows mostly share a stretch; a division costs more than both
+	// comparisons.
+	lo, hi, n := int64(0), int64(0), int64(0)
+	for i, t := range times {
+		if t < lo || t >= hi {
+			n = floorDiv(t, width)
+			lo = n * width
+			hi = lo + width
+		}
+		dst[i] = n
 	}
 }
 
@@ -109,13 +125,12 @@ func (o *groupBefore) accumulate() {
 // partials returns one row per group in the schema of the exchange.
 func (o *groupBefore) partials() arrow.RecordBatch {
 	g := &o.groups
-	b := array.NewRecordBuilder(o.env.Alloc, windowExchange)
+	b := array.NewRecordBuilder(o.env.Alloc, groupExchange)
 	defer b.Release()
 	b.Reserve(g.n)
 	b.Field(0).(*array.Uint64Builder).AppendValues(g.hashes[1:], nil)
-	key, acc := b.Field(1).(*array.BinaryBuilder), b.Field(3).(*array.BinaryBuilder)
+	key, acc := b.Field(1).(*array.BinaryBuilder), b.Field(2).(*array.BinaryBuilder)
 	key.ReserveData(len(g.keys))
-	b.Field(2).(*array.Int64Builder).AppendValues(g.starts[1:], nil)
 	acc.ReserveData(8 * o.layout.stride * g.n)
 	for i := 1; i <= g.n; i++ {
 		key.Append(g.key(i))
@@ -140,6 +155,7 @@ type rowJudge struct {
 	env         *dataflow.Env
 	input, late *arrow.Schema
 	keep        int64
+	grace       int64 // rows are late only this much later
 	timeCol     int
 	stampCol    int
 	bad         *dataflow.BadRows
@@ -166,7 +182,7 @@ func (j *rowJudge) bind(b arrow.RecordBatch) {
 	clear(j.marks)
 	j.lateRows, j.badRows = j.lateRows[:0], j.badRows[:0]
 	for i, t := range j.times {
-		if t+j.keep <= j.stamps[i] {
+		if t+j.keep+j.grace <= j.stamps[i] {
 			j.marks[i] = rowLate
 			j.lateRows = append(j.lateRows, int32(i))
 		}
@@ -183,16 +199,24 @@ func (j *rowJudge) failed(row int, bad dataflow.Bad) {
 
 // emit counts all rows of b and sends the late and the bad ones.
 func (j *rowJudge) emit(ctx context.Context, b arrow.RecordBatch, out dataflow.Emitter) error {
-	late, bad := len(j.lateRows), len(j.badRows)
-	j.env.Fates.Late.Add(int64(late))
-	j.env.Fates.Bad.Add(int64(bad))
-	j.env.Fates.Absorbed.Add(b.NumRows() - int64(late+bad))
-	if late > 0 {
+	j.count(b)
+	if len(j.lateRows) > 0 {
 		if err := j.emitLate(ctx, b, out); err != nil {
 			return err
 		}
 	}
-	if bad == 0 {
+	return j.emitBad(ctx, b, out)
+}
+
+func (j *rowJudge) count(b arrow.RecordBatch) {
+	late, bad := len(j.lateRows), len(j.badRows)
+	j.env.Fates.Late.Add(int64(late))
+	j.env.Fates.Bad.Add(int64(bad))
+	j.env.Fates.Absorbed.Add(b.NumRows() - int64(late+bad))
+}
+
+func (j *rowJudge) emitBad(ctx context.Context, b arrow.RecordBatch, out dataflow.Emitter) error {
+	if len(j.badRows) == 0 {
 		return nil
 	}
 	slices.SortFunc(j.badRows, func(a, b windowBadRow) int { return a.row - b.row })

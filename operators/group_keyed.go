@@ -162,7 +162,7 @@ func (o *groupKeyed) span(acc []byte) (first, last int64, err error) {
 // Process implements dataflow.Operator.
 func (o *groupKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ dataflow.Emitter) error {
 	hashes := b.Column(0).(*array.Uint64).Uint64Values()
-	keys, accs := b.Column(1).(*array.Binary), b.Column(3).(*array.Binary)
+	keys, accs := b.Column(1).(*array.Binary), b.Column(2).(*array.Binary)
 	for i, h := range hashes {
 		if i%windowWarm == 0 {
 			o.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
@@ -329,26 +329,12 @@ func appendSized(dst []byte, f func([]byte) []byte) []byte {
 // rewrite writes the groups of those key groups again whose log is mostly what
 // has been superseded.
 func (o *groupKeyed) rewrite() error {
-	var full [state.NumGroups]bool
-	any := false
-	for g := o.env.Groups.Lo; g < o.env.Groups.Hi; g++ {
-		if o.log.full(g, o.live[g]) {
-			full[g], any = true, true
-			if err := o.log.begin(g); err != nil {
-				return err
-			}
+	return o.log.rewrite(o.env, &o.live, o.table, func(e state.Entry) error {
+		if o.table.Row(e)[0]&groupDropped != 0 {
+			return nil
 		}
-	}
-	for i := 0; any && i < o.table.Len(); i++ {
-		e := o.table.At(i)
-		if !full[state.GroupOf(o.table.Hash(e))] || o.table.Row(e)[0]&groupDropped != 0 {
-			continue
-		}
-		if err := o.store(e); err != nil {
-			return err
-		}
-	}
-	return nil
+		return o.store(e)
+	})
 }
 
 // Close implements dataflow.Operator.

@@ -12,7 +12,7 @@ import (
 // keyLog keeps a value per key in a state.Log: what is written last counts. New
 // and changed keys of an epoch lie together in blocks, which costs a fifth of an
 // entry of the KV each. Per key group, when more than half of the rows have been
-// superseded, the caller writes the values that count again (see full), so that
+// superseded, the values that count are written again (see rewrite), so that
 // a log stays at most twice as long as what it holds.
 //
 // A row is the format (docs/state-format.md):
@@ -54,15 +54,27 @@ func (l *keyLog) put(group int, key, value []byte) error {
 	return l.log.Append(group, 0, l.buf)
 }
 
-// full says whether a group with live keys should be written again: begin, then
-// put every one of them.
-func (l *keyLog) full(group, live int) bool { return l.rows[group] > 2*live+keyLogSlack }
-
-// begin drops what is written of a group.
-func (l *keyLog) begin(group int) error {
-	l.rows[group] = 0
-	if err := l.log.Drop(group); err != nil {
-		return fmt.Errorf("write key group %d anew: %w", group, err)
+// rewrite writes those key groups anew whose log is mostly what has been
+// superseded: store puts an entry of t that counts; live is how many there are.
+func (l *keyLog) rewrite(env *dataflow.Env, live *[state.NumGroups]int, t *state.Table, store func(e state.Entry) error) error {
+	var full [state.NumGroups]bool
+	found := false
+	for g := env.Groups.Lo; g < env.Groups.Hi; g++ {
+		if l.rows[g] <= 2*live[g]+keyLogSlack {
+			continue
+		}
+		full[g], found = true, true
+		l.rows[g] = 0
+		if err := l.log.Drop(g); err != nil {
+			return fmt.Errorf("write key group %d anew: %w", g, err)
+		}
+	}
+	for i := 0; found && i < t.Len(); i++ {
+		if e := t.At(i); full[state.GroupOf(t.Hash(e))] {
+			if err := store(e); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,94 @@
+package operators
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"frazil/dataflow"
+	"frazil/state"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+)
+
+// topChanges makes changes of the rows that changed.
+type topChanges struct {
+	*topShape
+	env *dataflow.Env
+	b   *array.RecordBuilder
+	ops []uint8
+}
+
+func newTopChanges(env *dataflow.Env, s *topShape) *topChanges {
+	return &topChanges{topShape: s, env: env, b: array.NewRecordBuilder(env.Alloc, s.out)}
+}
+
+func (c *topChanges) release() { c.b.Release() }
+
+// emit sends the changes of all dirty groups of o.
+func (c *topChanges) emit(ctx context.Context, o *topKeyed, out dataflow.Emitter) error {
+	err := o.table.Dirty(func(e state.Entry) error {
+		row := o.table.Row(e)
+		if row[0]&groupDropped != 0 {
+			return nil
+		}
+		if err := c.compare(ctx, &o.lists, o.former(e), o.lists.of(readTopPart(row).list), out); err != nil {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.flush(ctx, out)
+}
+
+// compare gives the changes that make one list of another, rank by rank.
+func (c *topChanges) compare(ctx context.Context, l *topLists, was, is []topItem, out dataflow.Emitter) error {
+	for i := range max(len(was), len(is)) {
+		var before, after []byte
+		if i < len(was) {
+			before = l.rowOf(&was[i])
+		}
+		if i < len(is) {
+			after = l.rowOf(&is[i])
+		}
+		switch {
+		case i >= len(was):
+			c.add(i, after, dataflow.OpInsert)
+		case i >= len(is):
+			c.add(i, before, dataflow.OpDelete)
+		case was[i].at != is[i].at && !bytes.Equal(before, after):
+			c.add(i, before, dataflow.OpUpdateBefore)
+			c.add(i, after, dataflow.OpUpdateAfter)
+		}
+	}
+	if len(c.ops) < windowResultRows {
+		return nil
+	}
+	return c.flush(ctx, out)
+}
+
+func (c *topChanges) add(rank int, row []byte, op dataflow.Op) {
+	cols := c.b.Fields()
+	if err := decodeRow(row, cols[:c.users]); err != nil {
+		panic(fmt.Sprintf("a row that this process encoded: %v", err))
+	}
+	if c.rank != "" {
+		cols[c.users].(*array.Int64Builder).Append(int64(rank) + 1)
+	}
+	c.ops = append(c.ops, uint8(op))
+}
+
+// flush sends the rows so far.
+func (c *topChanges) flush(ctx context.Context, out dataflow.Emitter) error {
+	if len(c.ops) == 0 {
+		return nil
+	}
+	cols := c.b.Fields()
+	cols[len(cols)-1].(*array.Uint8Builder).AppendValues(slices.Clone(c.ops), nil)
+	c.env.Fates.Created.Add(int64(len(c.ops)))
+	c.ops = c.ops[:0]
+	return out.Emit(ctx, groupOut, c.b.NewRecordBatch())
+}
