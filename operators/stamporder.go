@@ -71,6 +71,9 @@ func inStampOrder(env *dataflow.Env, schema *arrow.Schema, route string, inner d
 	if err := o.restore(schema); err != nil {
 		return nil, fmt.Errorf("restore waiting rows: %w", err)
 	}
+	if x, ok := inner.(dataflow.Explainer); ok {
+		return explainedStampOrder{o, x}, nil
+	}
 	return o, nil
 }
 
