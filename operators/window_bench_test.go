@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"frazil/dataflow/component"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
@@ -41,6 +43,68 @@ func BenchmarkWindow(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("%s/keys=%d", c.name, c.keys), func(b *testing.B) { benchmarkWindow(b, c.cfg, c.keys, c.gap) })
 	}
+}
+
+// BenchmarkWindowPanes has panes of 1 s with 1,000 rows of 100 keys, so that 100
+// results come a second: a row must cost the same whether a window has 5, 60 or
+// 3,600 panes. It measures batches of 8k rows after the state has its full size.
+func BenchmarkWindowPanes(b *testing.B) {
+	aggs := component.NamedExprs{{Name: "n", Expr: "count(*)"}, {Name: "sum", Expr: "sum(temp)"}}
+	for _, panes := range []int{1, 5, 60, 3600} {
+		cfg := WindowConfig{AlignedWindows: testHopping(Width(fmt.Sprint(panes, "s")), "1s"), By: byColumns("dev"), Aggregate: aggs}
+		b.Run(fmt.Sprintf("panes=%d", panes), func(b *testing.B) { benchmarkPanes(b, cfg, 2*panes) })
+	}
+}
+
+func benchmarkPanes(b *testing.B, cfg WindowConfig, warm int) {
+	const size, gap = 8192, 1000
+	rng := rand.New(rand.NewPCG(1, 1))
+	feed := newWindowFeed([]arrow.Field{{Name: "dev", Type: dataflow.TypeInt64}, {Name: "temp", Type: dataflow.TypeFloat64}}, 0, 1)
+	rows := make([]windowTestRow, size)
+	for i := range rows {
+		rows[i] = windowTestRow{windowT, []any{int64(rng.IntN(100)), rng.Float64() * 100}}
+	}
+	base := feed.batch(memory.DefaultAllocator, 0, rows)
+	r := newWindowRig(b, memory.DefaultAllocator, feed.schema, cfg)
+	r.start(1)
+	op, ctx := r.tasks[0], context.Background()
+	sink := dataflow.EmitFunc(func(_ context.Context, _ int, b arrow.RecordBatch) error { b.Release(); return nil })
+	through := dataflow.EmitFunc(func(ctx context.Context, _ int, b arrow.RecordBatch) error {
+		defer b.Release()
+		return op.Process(ctx, 0, b, sink)
+	})
+	now := int64(windowT)
+	times := array.NewInt64Builder(memory.DefaultAllocator)
+	step := func() {
+		for range size {
+			times.Append(now)
+			now += gap
+		}
+		at := times.NewArray()
+		defer at.Release()
+		cols := slices.Clone(base.Columns())
+		cols[2], cols[3] = at, at
+		batch := array.NewRecordBatch(feed.schema, cols, size)
+		defer batch.Release()
+		if err := r.before.Process(ctx, 0, batch, through); err != nil {
+			b.Fatal(err)
+		}
+		if err := op.OnWatermark(ctx, dataflow.Time(now-gap), sink); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for now < windowT+int64(warm)*windowSe {
+		step()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	began, n := cpuTime(), 0
+	for b.Loop() {
+		step()
+		n++
+	}
+	b.ReportMetric(float64((cpuTime()-began).Nanoseconds())/float64(n*size), "cpu-ns/row")
+	r.stop()
 }
 
 func benchmarkWindow(b *testing.B, cfg WindowConfig, keys int, gap int64) {

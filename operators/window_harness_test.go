@@ -365,3 +365,7 @@ func randomCut(rng *rand.Rand, n, most int) (cuts []int) {
 func testTumbling(width component.Duration) AlignedWindows {
 	return AlignedWindows{Tumbling: Width(width.D().String())}
 }
+
+func testHopping(size, slide Width) AlignedWindows {
+	return AlignedWindows{Hopping: &HoppingWindow{Size: size, Slide: slide}}
+}
