@@ -38,7 +38,9 @@ type Env struct {
 	Closed *ClosedUpTo
 	// NewDecoder makes a decoder of the source's decode block; nil without one.
 	NewDecoder func() (Decoder, error)
-	// Memory is the budget in bytes of this instance (writers, sources).
+	// Memory is the budget in bytes of this instance: of a writer or a source what
+	// it holds, of a keyed operator the state it keeps in memory beside its KV; what
+	// is more can wait in the KV. 0 is no bound.
 	Memory int64
 }
 

@@ -38,6 +38,7 @@ type dedup struct {
 	row    [dedupRowWidth]byte
 	rows   []int32
 	warm   uint64 // see touch
+	spill  dedupSpill
 }
 
 func newDedup(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg DedupConfig) (dataflow.Operator, error) {
@@ -45,12 +46,19 @@ func newDedup(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg
 	o := &dedup{
 		env: env, within: cfg.Within.D(), out: schema, bounds: newDedupBounds(cfg.Within.D()),
 		hi: schema.NumFields(), lo: schema.NumFields() + 1, time: dataflow.Column(schema, dataflow.SysTime),
-		oldest: int64(dataflow.MinTime),
+		oldest: int64(dataflow.MinTime), spill: dedupSpill{budget: env.Memory},
 	}
 	var err error
+	o.spill.runs, err = state.OpenRuns(env.State, env.Groups, state.RunsOptions{Prefix: dedupRunPrefix, RowWidth: dedupRowWidth})
+	if err != nil {
+		return nil, fmt.Errorf("restore keys: %w", err)
+	}
 	o.log, err = state.OpenLog(env.State, env.Groups, dedupLogOptions(o.within), o.load)
 	if err != nil {
 		return nil, fmt.Errorf("restore keys: %w", err)
+	}
+	if err := o.grown(o.countSlots()); err != nil {
+		return nil, err
 	}
 	if cfg.Order == orderEvent {
 		return inStampOrder(env, dedupExchange(schema), dedupHi, o)
@@ -127,22 +135,43 @@ const dedupBlock = 256
 // keeps the compiler from leaving them out.
 func (o *dedup) touch(his, los []uint64) {
 	for i, hi := range his {
-		if s := o.tables[state.GroupOf(hi)].slots; len(s) > 0 {
+		group := state.GroupOf(hi)
+		if s := o.tables[group].slots; len(s) > 0 {
 			o.warm += s[los[i]&uint64(len(s)-1)].time
 		}
+		o.spill.runs.Warm(group, los[i])
 	}
 }
 
 func (o *dedup) judgeRow(i int, hi, lo uint64, t int64) error {
 	group, at := state.GroupOf(hi), dedupTime(dataflow.Time(t))
-	if !o.tables[group].pass(o.bounds, hi, lo, at) {
+	if o.spill.runs.Group(group) > 0 {
+		if cold, err := o.isCold(group, hi, lo, at); cold || err != nil {
+			return err
+		}
+	}
+	table := &o.tables[group]
+	slots := len(table.slots)
+	if !table.pass(o.bounds, hi, lo, at) {
 		return nil
 	}
 	o.rows = append(o.rows, int32(i))
 	binary.BigEndian.PutUint64(o.row[:], hi)
 	binary.BigEndian.PutUint64(o.row[8:], lo)
 	binary.BigEndian.PutUint64(o.row[16:], at)
-	return o.log.Append(group, t, o.row[:])
+	if err := o.log.Append(group, t, o.row[:]); err != nil || len(table.slots) == slots {
+		return err
+	}
+	return o.grown(len(table.slots) - slots)
+}
+
+// countSlots counts those of all tables.
+func (o *dedup) countSlots() int {
+	n := 0
+	for g := range o.tables {
+		n += len(o.tables[g].slots)
+	}
+	return n
 }
 
 // OnWatermark forgets what cannot decide any more. A drain does not: the next
@@ -169,7 +198,8 @@ func (o *dedup) OnWatermark(_ context.Context, wm dataflow.Time, _ dataflow.Emit
 			t.rebuild(o.bounds)
 		}
 	}
-	return nil
+	o.spill.slots = int64(o.countSlots())
+	return o.spill.runs.Expire(o.bounds.keep)
 }
 
 // OnBarrier implements dataflow.BarrierHandler.

@@ -188,6 +188,7 @@ type dedupRig struct {
 	alloc  memory.Allocator
 	in     component.OperatorIn
 	cfg    DedupConfig
+	memory int64 // of a task; 0: as much as it likes
 	store  *state.Store
 	splits *dataflow.SplitTable
 	before dataflow.Operator
@@ -216,7 +217,7 @@ func (g *dedupRig) start(tasks int, wm dataflow.Time) {
 func (g *dedupRig) env(kv state.KV, groups state.Groups) *dataflow.Env {
 	f := &dataflow.Fates{}
 	g.fates = append(g.fates, f)
-	return &dataflow.Env{Step: "once", Alloc: g.alloc, Fates: f, Splits: g.splits, State: kv, Groups: groups}
+	return &dataflow.Env{Step: "once", Alloc: g.alloc, Fates: f, Splits: g.splits, State: kv, Groups: groups, Memory: g.memory}
 }
 
 func (g *dedupRig) build(tasks int, wm dataflow.Time) {
@@ -461,6 +462,7 @@ func TestDedupInArrivalOrderEqualsTheModel(t *testing.T) {
 		step := max(within/[]int64{1, 20, 200}[r.IntN(3)], 1)
 		splits := dedupSplits(r, 1+r.IntN(4), 1500, 1+r.IntN(400), step, within/2+r.Int64N(within+1), within)
 		g := newDedupRig(t, DedupConfig{Key: []string{"device", "seq"}, Within: component.Duration(within * 1000), Order: orderArrival})
+		g.memory = int64(r.IntN(2)) // As little as can be.
 		g.play(r, splits, within/2+within)
 		passed, none, dups := dedupModel(g.order, within)
 		if len(none) != 0 {
@@ -497,6 +499,7 @@ func TestDedupInEventOrderGivesTheSameForEveryInterleaving(t *testing.T) {
 			if i > 0 {
 				g.alloc = memory.NewGoAllocator() // The checked one is slow.
 			}
+			g.memory = int64(i % 2)
 			g.play(r, splits, within/2+within)
 			dedupDiff(t, "passed", dedupStampOrder(g.out), want)
 			dedupDiff(t, "late", dedupStampOrder(g.late), dedupStampOrder(late))

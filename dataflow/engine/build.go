@@ -234,7 +234,7 @@ func (p *plant) buildKeyed(ctx context.Context, op *Operator) error {
 	p.closed[op.Name] = orNew(p.closed[op.Name])
 	for i := range n {
 		env := p.env(op.Name, i, n)
-		env.Groups = state.GroupsOf(i, n)
+		env.Groups, env.Memory = state.GroupsOf(i, n), p.stateShare()
 		kv, err := p.o.Store.KV(op.Name, env.Groups)
 		if err != nil {
 			return err
