@@ -6,7 +6,8 @@ import (
 )
 
 // Blocks describes the parts of a pipeline file that are no component, in the
-// form of one, for the reference: the top of the file, decode and event_time.
+// form of one, for the reference: the top of the file, decode, event_time, a test
+// and the parts of a test.
 func Blocks() []component.Info {
 	return []component.Info{
 		{
@@ -29,6 +30,24 @@ frazil infer FILE proposes the block from a sample.`,
 			NewConfig: func() any {
 				return &eventTimeConfig{DiscoverEvery: component.Duration(defaultDiscovery)}
 			},
+		},
+		{
+			Kind: "block", Name: "test", Summary: "A test of the pipeline; stands in the list tests at the top of the file.",
+			Doc:       `frazil test plays it with sources and sinks replaced, in many variants that must all give the same rows. A step is one of the words checkpoint, kill, stop, end, or a block with one of the keys rows, watermark, idle, clock, expect. The guide "Tests in the pipeline file" shows them all.`,
+			NewConfig: func() any { return &testConfig{} },
+		},
+		{
+			Kind: "block", Name: "test_step", Summary: "What one step of a test does.",
+			NewConfig: func() any { return &plainStep{} },
+		},
+		{
+			Kind: "block", Name: "test_rows", Summary: "Rows that come in, in a step of a test.",
+			Doc:       "Instead of the block a list of payloads may stand: they come from the only source, in the split p0.",
+			NewConfig: func() any { return &plainRows{} },
+		},
+		{
+			Kind: "block", Name: "test_output", Summary: "The long form of what a test expects of one output; the short one is the list of rows.",
+			NewConfig: func() any { return &outputConfig{} },
 		},
 	}
 }

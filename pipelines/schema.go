@@ -49,6 +49,7 @@ func Schema() []byte {
 		s["propertyNames"] = object{"pattern": stepName.String()}
 		s["additionalProperties"] = reference(of)
 	}
+	p["tests"].(object)["type"], p["tests"].(object)["items"] = []any{"array", "null"}, reference("test")
 	out["$schema"] = "http://json-schema.org/draft-07/schema#"
 	out["title"] = "Frazil pipeline"
 	out["definitions"] = definitions

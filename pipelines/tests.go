@@ -137,9 +137,11 @@ func (c *rowsConfig) UnmarshalNode(n *component.Node) error {
 		c.Rows.node = n
 		return nil
 	}
-	type plain rowsConfig
-	return asError(component.Decode(n, (*plain)(c)))
+	return asError(component.Decode(n, (*plainRows)(c)))
 }
+
+// plainRows is a rowsConfig that does not decode itself.
+type plainRows rowsConfig
 
 // plainStep is a stepConfig that does not decode itself.
 type plainStep stepConfig
@@ -168,10 +170,9 @@ func (c *stepConfig) UnmarshalNode(n *component.Node) error {
 		c.word = n.Text
 		return nil
 	case component.Map:
-		if len(n.Entries) == 1 {
-			if e := n.Entries[0]; stepWords[e.Key] != 0 && e.Value.Kind == component.Null {
-				c.word = e.Key
-				return nil
+		for _, e := range n.Entries {
+			if _, ok := stepWords[e.Key]; ok {
+				return component.Badf(e.Key, "%s stands alone: write - %s", e.Key, e.Key)
 			}
 		}
 		if ps := component.Decode(n, (*plainStep)(c)); len(ps) > 0 {
@@ -198,8 +199,7 @@ func (stepConfig) JSONSchema() component.Object {
 
 // JSONSchema implements component.Schemer.
 func (rowsConfig) JSONSchema() component.Object {
-	type plain rowsConfig
-	block := component.SchemaOf(component.Info{Summary: "Rows that come in.", NewConfig: func() any { return &plain{} }})
+	block := component.SchemaOf(component.Info{Summary: "Rows that come in.", NewConfig: func() any { return &plainRows{} }})
 	return component.Object{"anyOf": []any{component.Object{"type": "array", "items": component.Object{"type": "object"}}, block}}
 }
 
@@ -401,7 +401,7 @@ func (t *testLoader) whereRead(name string) string {
 	if i >= 0 {
 		return fmt.Sprintf("sink %q reads %s: expect its rows there", t.outputs[i].Name, name)
 	}
-	if l := t.steps[step]; l != nil && l.kind != kindSink {
+	if l := t.steps[step]; l != nil && l.kind != kindSink && slices.ContainsFunc(l.planned.ports, func(p dataflow.Port) bool { return p.Name == port }) {
 		return fmt.Sprintf("the rows of %s go on to other steps: expect what comes out behind them", name)
 	}
 	return ""
