@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,7 +28,17 @@ type DedupConfig struct {
 	// then position; rows wait until the watermark has passed their stamp, and
 	// the result does not depend on how splits interleave.
 	Order string `yaml:"order" oneof:"arrival,event"`
+	// Keep is which row of a key stays. first (default): the first, as order says;
+	// the others are gone. last: the one with the greatest event time, then split,
+	// then position; the step then gives a changelog with the key as its key, whose
+	// row is replaced when a later one comes.
+	Keep string `yaml:"keep" oneof:"first,last"`
 }
+
+const (
+	keepFirst = "first"
+	keepLast  = "last"
+)
 
 const (
 	orderArrival = "arrival"
@@ -49,7 +60,7 @@ const (
 func init() {
 	component.RegisterOperator(component.Operator[DedupConfig]{
 		Name:    "dedup",
-		Summary: "Lets the first of several rows with the same key pass.",
+		Summary: "Keeps the first, or the last, of several rows with the same key.",
 		Doc: `A row is a duplicate if a row of its key that passed earlier lies within the
 bound in event time. Duplicates are counted and dropped.
 
@@ -64,14 +75,31 @@ Late rows: a row older than its stamp less "within" leaves by the port late, wit
 the columns watermark (its stamp) and lateness (how many microseconds it is
 older than that) behind its own.
 
-State: a key stays until the watermark has passed its row's event time by twice
+With keep: last the step gives a changelog: at each checkpoint, and at the end of
+the input, the last row of every key for which a later one has come, as an insert
+or as update_before and update_after. All copies count, however far apart. Rows are
+counted as absorbed. What is kept is the row of each key, until the watermark has
+passed it by twice "within"; it stays in the table then, and the next row of the key
+is an insert in its place.
+
+State with keep: first: a key stays until the watermark has passed its row's event time by twice
 "within", so that forgetting it never decides. In memory a key takes 32 to 96
 bytes, on disk 24; the columns of the row are not kept. Keys are compared by a
 hash of 128 bits.`,
-		Default:   func() DedupConfig { return DedupConfig{Order: orderArrival} },
+		Default:   func() DedupConfig { return DedupConfig{Order: orderArrival, Keep: keepFirst} },
 		Plan:      planDedup,
-		New:       newDedup,
-		NewBefore: newDedupBefore,
+		New: func(ctx context.Context, env *dataflow.Env, in component.OperatorIn, cfg DedupConfig) (dataflow.Operator, error) {
+			if cfg.Keep == keepLast {
+				return newDedupLast(env, in, cfg)
+			}
+			return newDedup(ctx, env, in, cfg)
+		},
+		NewBefore: func(ctx context.Context, env *dataflow.Env, in component.OperatorIn, cfg DedupConfig) (dataflow.Operator, error) {
+			if cfg.Keep == keepLast {
+				return newDedupLastBefore(env, in, cfg)
+			}
+			return newDedupBefore(ctx, env, in, cfg)
+		},
 	})
 }
 
@@ -96,8 +124,14 @@ func planDedup(in component.OperatorIn, cfg DedupConfig) (component.OperatorPlan
 			bad = append(bad, component.Problem{Msg: fmt.Sprintf("the input has a column %q, which the port late adds: rename it first", added)})
 		}
 	}
+	if cfg.Keep == keepLast && cfg.Order == orderEvent {
+		bad = append(bad, component.Problem{Path: "order", Msg: "the last row is that with the greatest event time, in whatever order rows come: leave it out"})
+	}
 	if len(bad) > 0 {
 		return component.OperatorPlan{}, bad
+	}
+	if cfg.Keep == keepLast {
+		return planDedupLast(in, cfg)
 	}
 	plan := component.OperatorPlan{
 		Ports: []dataflow.Port{

@@ -3,6 +3,7 @@ package operators
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
@@ -86,9 +87,9 @@ func (k *byKeys) fingerprint() string {
 // keyText says it for people.
 func (k *byKeys) keyText() string {
 	if len(k.cols) == 0 {
-		return "all rows together, in one task"
+		return "nothing, so one task has all rows"
 	}
-	return "by " + component.Names(k.names())
+	return strings.Join(k.names(), ", ")
 }
 
 // byFeed makes the keys of batches. One goroutine uses it.

@@ -74,8 +74,8 @@ func newTopBefore(env *dataflow.Env, s *topShape) (*topBefore, error) {
 		o.judge = newTopWindowJudge(env, s)
 		return o, nil
 	}
-	j := &topKeepJudge{rowJudge: newRowJudge(env, s.input, s.late, s.keep)}
-	if s.last {
+	j := &topKeepJudge{rowJudge: newRowJudge(env, s.input, s.late, s.keep), whole: s.last}
+	if s.last { // A row exactly that old is in time, as for the first row.
 		j.grace = 1
 	}
 	o.judge = j
@@ -85,12 +85,17 @@ func newTopBefore(env *dataflow.Env, s *topShape) (*topBefore, error) {
 // topKeepJudge judges by how long groups are kept.
 type topKeepJudge struct {
 	*rowJudge
+	whole     bool // rows of a group belong together however far apart they are
 	stretches []int64
 }
 
 func (j *topKeepJudge) bind(b arrow.RecordBatch) {
 	j.rowJudge.bind(b)
 	j.stretches = slices.Grow(j.stretches[:0], len(j.times))[:len(j.times)]
+	if j.whole {
+		clear(j.stretches)
+		return
+	}
 	assignStretches(j.stretches, j.times, j.keep)
 }
 
