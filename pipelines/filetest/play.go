@@ -83,8 +83,7 @@ func piece(t pipelines.Test, load Load) (*rehearsal.Piece, []pipelines.TestOutpu
 			return nil, err
 		}
 		x.Graph.Parallelism = parallelism
-		outs = pipelines.TestOutputs(x.Graph)
-		watch(x.Graph, outs)
+		outs = Watch(x.Graph)
 		return x.Graph, nil
 	})
 	if err != nil {
@@ -109,9 +108,11 @@ func piece(t pipelines.Test, load Load) (*rehearsal.Piece, []pipelines.TestOutpu
 	return p, outs, nil
 }
 
-// watch puts a sink at every port that nobody reads, and lets records carry the
-// time of their arrival where something depends on it.
-func watch(g *engine.Graph, outs []pipelines.TestOutput) {
+// Watch puts a sink at every port of g that nobody reads, and lets records carry
+// the time of their arrival where something depends on it. It returns what can
+// be seen.
+func Watch(g *engine.Graph) []pipelines.TestOutput {
+	outs := pipelines.TestOutputs(g)
 	for _, s := range g.Sources {
 		s.Arrived = s.EventTime != nil && s.EventTime.MaxAhead > 0
 	}
@@ -124,4 +125,5 @@ func watch(g *engine.Graph, outs []pipelines.TestOutput) {
 			In: component.SinkIn{Input: o.Stream, From: o.Name}, Plan: component.SinkPlan{Target: o.Name},
 		})
 	}
+	return outs
 }

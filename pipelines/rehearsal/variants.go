@@ -62,6 +62,35 @@ func (p *Piece) Variants(rng *rand.Rand) []Variant {
 	return out
 }
 
+// Random is one more way: batches, interleaving, epochs, parallelism, stops,
+// crashes and a lost state are all up to rng. Its name says what came out.
+func (p *Piece) Random(rng *rand.Rand) Variant {
+	most := []int{1, 3, 20, 1000}[rng.IntN(4)]
+	v := Variant{tasks: 1 + rng.IntN(p.mostTasks()+1), crashes: map[int]bool{}}
+	if p.mostTasks() == 1 {
+		v.tasks = 1
+	}
+	steps := p.rebatch(p.Steps, func(int) int { return 1 + rng.IntN(most) })
+	if p.shuffles && rng.IntN(4) > 0 {
+		steps = shuffle(steps, rng)
+	}
+	if rng.IntN(4) > 0 {
+		steps = barriers(steps, rng)
+	}
+	stops := rng.IntN(3)
+	for range stops {
+		i := rng.IntN(len(steps))
+		steps = slices.Insert(steps, i, Step{Kind: Restart})
+	}
+	crashes := []int{0, 0, 1, 3, 10}[rng.IntN(5)]
+	for range crashes {
+		v.crashes[rng.IntN(len(steps))] = true
+	}
+	v.steps, v.lost = steps, p.replays && crashes > 0 && rng.IntN(3) == 0
+	v.Name = fmt.Sprintf("batches of up to %d, %d tasks, %d stops, %d crashes, state lost %t", most, v.tasks, stops, len(v.crashes), v.lost)
+	return v
+}
+
 // mostTasks is 1 where rows of several tasks would meet in an order that
 // decides.
 func (p *Piece) mostTasks() int {
