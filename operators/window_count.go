@@ -6,7 +6,10 @@ package operators
 func (w *windowOrdered) countRow(i int) error {
 	s := w.store
 	t := w.times[i]
-	k := s.find(w.hashes[i], w.keys.Value(i))
+	k, err := w.find(w.hashes[i], w.keys.Value(i))
+	if err != nil {
+		return err
+	}
 	if k == 0 {
 		if due := t + w.keep; due <= w.stamps[i] {
 			return w.late.add(i, t, t, w.stamps[i]-due)

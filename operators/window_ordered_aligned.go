@@ -8,7 +8,10 @@ func (s *orderedShape) windowsOf(t int64, visit func(start, end int64)) {
 // alignedRow puts row i into those of its windows for which it is not late.
 func (w *windowOrdered) alignedRow(i int) error {
 	behind := max(w.stamps[i], w.closed)
-	key := w.store.find(w.hashes[i], w.keys.Value(i))
+	key, err := w.find(w.hashes[i], w.keys.Value(i))
+	if err != nil {
+		return err
+	}
 	w.touched = w.touched[:0]
 	w.windowsOf(w.times[i], func(start, end int64) {
 		if end+w.keep <= behind {

@@ -20,6 +20,7 @@ type orderedDistinct struct {
 	// windows are by the index of the window; keys of the maps are the number of
 	// the expression (1 byte) and the value.
 	windows []map[string]uint64
+	values  int // in all of them
 	key, id []byte
 }
 
@@ -67,9 +68,12 @@ func (o *orderedDistinct) put(id uint32, mask uint64) error {
 	if o.windows[id] == nil {
 		o.windows[id] = map[string]uint64{}
 	}
-	have := o.windows[id][string(o.key)]
+	have, ok := o.windows[id][string(o.key)]
 	if mask &^= have; mask == 0 {
 		return nil
+	}
+	if !ok {
+		o.values++
 	}
 	o.windows[id][string(o.key)] = have | mask
 	o.id = binary.LittleEndian.AppendUint32(o.id[:0], id)
@@ -125,6 +129,7 @@ func (o *orderedDistinct) strip(row []uint64) {
 // forget drops the values of a window.
 func (o *orderedDistinct) forget(id uint32) {
 	if int(id) < len(o.windows) {
+		o.values -= len(o.windows[id])
 		o.windows[id] = nil
 	}
 }
@@ -162,6 +167,7 @@ func (o *orderedDistinct) decode(id uint32, blob []byte) error {
 	err := o.set.readDistinct(blob, func(arg int, value []byte, mask uint64) {
 		o.windows[id][string(append([]byte{byte(arg)}, value...))] = mask
 	})
+	o.values += len(o.windows[id])
 	if err != nil {
 		return fmt.Errorf("read distinct values: %w", err)
 	}

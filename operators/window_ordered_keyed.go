@@ -26,6 +26,7 @@ type windowOrdered struct {
 	feed    *aggregateFeed
 	timers  orderedTimers
 	clock   orderedClock
+	cold    orderedCold
 	results *orderedResults
 	late    *orderedLate
 	buf     []byte
@@ -33,6 +34,7 @@ type windowOrdered struct {
 	// now is the greatest stamp or watermark so far: what is due at it was given.
 	now    int64
 	closed int64 // Env.Closed as the run began: other tasks raise it while they drain
+	drains bool  // the input has ended
 	// Of the call at hand.
 	ctx context.Context
 	out dataflow.Emitter
@@ -64,6 +66,7 @@ func newWindowOrderedKeyed(env *dataflow.Env, s *orderedShape) (*windowOrdered, 
 	w.store.distinct = newOrderedDistinct(w.feed.aggregateSet, w.store)
 	w.timers.store = w.store
 	w.clock = orderedClock{store: w.store, after: s.earlyAfter.Microseconds()}
+	w.cold.init(env.Memory, s.gap+s.keep)
 	var err error
 	if w.results, err = newOrderedResults(env, s, w.layout); err != nil {
 		return nil, err
@@ -90,6 +93,9 @@ func (w *windowOrdered) Process(ctx context.Context, _ int, b arrow.RecordBatch,
 		}
 	}
 	if err := w.add(len(w.hashes)); err != nil {
+		return err
+	}
+	if err := w.shrink(); err != nil {
 		return err
 	}
 	late := int64(len(w.late.rows))
@@ -184,6 +190,33 @@ func (w *windowOrdered) settle(i int, id uint32) error {
 // advance gives what is due up to a time, at row i of the batch at hand.
 func (w *windowOrdered) advance(to int64, i int) error {
 	w.now = to
+	if w.cold.first <= to {
+		if err := w.advanceCold(to, i); err != nil {
+			return err
+		}
+	}
+	return w.advanceHot(to, i)
+}
+
+// advanceCold is advance where groups that are not in memory are due, one key
+// group after the other.
+func (w *windowOrdered) advanceCold(to int64, i int) error {
+	w.cold.first = orderedNever
+	for g := w.env.Groups.Lo; g < w.env.Groups.Hi; g++ {
+		if w.cold.next[g] <= to {
+			if err := w.wake(g, to); err != nil {
+				return err
+			}
+			if err := w.advanceHot(to, i); err != nil {
+				return err
+			}
+		}
+		w.cold.first = min(w.cold.first, w.cold.next[g])
+	}
+	return nil
+}
+
+func (w *windowOrdered) advanceHot(to int64, i int) error {
 	for {
 		t, ok := w.timers.due(to)
 		if !ok {
@@ -215,6 +248,9 @@ func (w *windowOrdered) due(x *orderedWindow) int64 {
 func (w *windowOrdered) timeout(id uint32, at int64) error {
 	x := &w.store.windows[id]
 	stamp := at - 1 - w.keep
+	if w.drains {
+		w.env.Closed.Raise(dataflow.Time(x.end + w.keep))
+	}
 	if !w.updates {
 		if err := w.give(id, timingOnTime, stamp); err != nil {
 			return err
@@ -267,7 +303,7 @@ func (w *windowOrdered) give(id uint32, timing orderedTiming, stamp int64) error
 	before := -1
 	if x.marks&orderedShows != 0 {
 		op := dataflow.OpDelete
-		if s.shown[id].start == x.start {
+		if s.shown[id].start == x.start && s.shown[id].end == x.end {
 			op, r.op, before = dataflow.OpUpdateBefore, dataflow.OpUpdateAfter, len(w.results.ops)
 		}
 		if err := w.takeBack(id, op, stamp); err != nil {
@@ -334,14 +370,11 @@ func (w *windowOrdered) OnWatermark(ctx context.Context, wm dataflow.Time, out d
 	if int64(wm) < w.now {
 		return w.end()
 	}
-	if wm == dataflow.MaxTime && w.env.Closed != nil && w.kind != orderedCount {
-		for _, t := range w.timers.heap {
-			if x := &w.store.windows[t.id]; x.gen == t.gen {
-				w.env.Closed.Raise(dataflow.Time(x.end + w.keep))
-			}
-		}
-	}
+	w.drains = wm == dataflow.MaxTime && w.kind != orderedCount && w.env.Closed != nil
 	if err := w.advance(int64(wm), 0); err != nil {
+		return err
+	}
+	if err := w.shrink(); err != nil {
 		return err
 	}
 	return w.end()

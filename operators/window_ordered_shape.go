@@ -199,7 +199,9 @@ func (s *orderedShape) stream(cfg WindowConfig) dataflow.Stream {
 	if s.bounded {
 		out.Key = append(out.Key, "window_start")
 	}
-	if cfg.Cumulative != nil {
+	if cfg.Cumulative != nil || cfg.Session != nil {
+		// A session may begin when another one did that is over for good, but it
+		// does not end when that did.
 		out.Key = append(out.Key, "window_end")
 	}
 	return out

@@ -31,19 +31,28 @@ const (
 func (w *windowOrdered) save() error {
 	s := w.store
 	for _, k := range s.dirty {
-		e := &s.keys[k]
-		if e.marks&orderedKeyDirty == 0 {
-			continue // It was freed since.
-		}
-		e.marks = orderedKeyStored
-		w.buf = append(append(w.buf[:0], orderedStatePrefix), s.key(k)...)
-		n := len(w.buf)
-		w.buf = s.encode(w.buf, k)
-		if err := w.env.State.Set(state.GroupOf(e.hash), w.buf[:n], w.buf[n:]); err != nil {
+		if err := w.saveKey(k); err != nil {
 			return err
 		}
 	}
 	s.dirty = s.dirty[:0]
+	return nil
+}
+
+// saveKey writes a key if it has changed. One that was freed has not.
+func (w *windowOrdered) saveKey(k uint32) error {
+	s := w.store
+	e := &s.keys[k]
+	if e.marks&orderedKeyDirty == 0 {
+		return nil
+	}
+	e.marks = e.marks&^orderedKeyDirty | orderedKeyStored
+	w.buf = append(append(w.buf[:0], orderedStatePrefix), s.key(k)...)
+	n := len(w.buf)
+	w.buf = s.encode(w.buf, k)
+	if err := w.env.State.Set(state.GroupOf(e.hash), w.buf[:n], w.buf[n:]); err != nil {
+		return fmt.Errorf("store a group of a window: %w", err)
+	}
 	return nil
 }
 
@@ -164,29 +173,33 @@ func (r *orderedReader) uvarint() uint64 {
 
 func (r *orderedReader) bytes() []byte { return r.take(int(r.uvarint())) }
 
-// restore opens all windows of the task's key groups.
+// restore opens the windows of the task's key groups, as many as may be in
+// memory.
 func (w *windowOrdered) restore() error {
 	w.clock.read(w.env)
-	s := w.store
 	for g := w.env.Groups.Lo; g < w.env.Groups.Hi; g++ {
+		var opened []uint32
+		full := false
 		err := w.env.State.Scan(g, []byte{orderedStatePrefix}, []byte{orderedStatePrefix + 1}, func(key, value []byte) error {
-			k := s.upsert(keyHash(key[1:]), key[1:])
-			s.keys[k].marks = orderedKeyStored
-			if err := s.decode(k, value); err != nil {
-				return fmt.Errorf("key %x: %w", key[1:], err)
+			k, err := w.open(keyHash(key[1:]), key[1:], value)
+			if full = full || w.cold.limit > 0 && w.store.used() > w.cold.limit/2; full {
+				opened = append(opened, k)
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("restore windows of key group %d: %w", g, err)
 		}
-	}
-	for id := 1; id < len(s.windows); id++ {
-		x := &s.windows[id]
-		w.timers.set(w.due(x), uint32(id))
-		if x.rows > 0 && x.marks&orderedFired == 0 {
-			w.clock.wait(uint32(id))
+		for _, k := range opened {
+			if err := w.unload(k); err != nil {
+				return err
+			}
 		}
+		if err := w.findNext(g, []byte{orderedColdPrefix}); err != nil {
+			return err
+		}
+		w.cold.first = min(w.cold.first, w.cold.next[g])
+		w.timers.pack()
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type orderedStore struct {
 	live    int    // keys
 
 	windows    []orderedWindow
+	open       int      // of them
 	freeWindow uint32   // a list through next
 	accs       []uint64 // a row of accumulators per window
 	heaps      []accHeap
@@ -51,6 +52,8 @@ type orderedKey struct {
 const (
 	orderedKeyDirty  = 1 << iota // changed since it was stored
 	orderedKeyStored             // has an entry in the KV
+	orderedKeyUsed               // had a row since shrink came by
+	orderedKeyLive               // is a key: the index is not free
 )
 
 // orderedWindow is one open window of one key.
@@ -136,7 +139,7 @@ func (s *orderedStore) upsert(hash uint64, key []byte) uint32 {
 	if uint64(len(s.arena)+len(key)) >= 1<<32 {
 		panic("operators: the keys of a window take more than 4 GiB")
 	}
-	s.keys[k] = orderedKey{hash: hash, off: uint32(len(s.arena)), size: uint32(len(key))}
+	s.keys[k] = orderedKey{hash: hash, off: uint32(len(s.arena)), size: uint32(len(key)), marks: orderedKeyLive}
 	s.arena = append(s.arena, key...)
 	s.live++
 	s.place(k)
@@ -204,7 +207,9 @@ func (s *orderedStore) packKeys() {
 
 // touch marks a key as changed.
 func (s *orderedStore) touch(k uint32) {
-	if e := &s.keys[k]; e.marks&orderedKeyDirty == 0 {
+	e := &s.keys[k]
+	e.marks |= orderedKeyUsed
+	if e.marks&orderedKeyDirty == 0 {
 		e.marks |= orderedKeyDirty
 		s.dirty = append(s.dirty, k)
 	}
@@ -226,6 +231,7 @@ func (s *orderedStore) add(k uint32, start, end int64) uint32 {
 	}
 	w := &s.windows[id]
 	*w = orderedWindow{start: start, end: end, key: k, next: s.keys[k].first, gen: w.gen}
+	s.open++
 	s.keys[k].first = id
 	return id
 }
@@ -258,6 +264,7 @@ func (s *orderedStore) release(id uint32) {
 	}
 	w := &s.windows[id]
 	*w = orderedWindow{gen: w.gen + 1, next: s.freeWindow}
+	s.open--
 	s.freeWindow = id
 }
 

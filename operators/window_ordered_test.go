@@ -33,6 +33,7 @@ type orderedRig struct {
 	fates  *dataflow.Fates
 	splits *dataflow.SplitTable
 	now    time.Time
+	memory int64
 	before dataflow.Operator
 	tasks  []dataflow.Operator
 	wm     dataflow.Time
@@ -62,7 +63,7 @@ func (r *orderedRig) start(tasks int) {
 	env := func(task int) *dataflow.Env {
 		return &dataflow.Env{
 			Step: "win", Task: task, Tasks: tasks, Alloc: r.alloc, State: r.kv, Groups: state.GroupsOf(task, tasks),
-			Fates: r.fates, Splits: r.splits, Now: func() time.Time { return r.now }, Closed: dataflow.NewClosedUpTo(dataflow.MinTime),
+			Memory: r.memory, Fates: r.fates, Splits: r.splits, Now: func() time.Time { return r.now }, Closed: dataflow.NewClosedUpTo(dataflow.MinTime),
 		}
 	}
 	r.fates.Held.Store(0)
@@ -302,6 +303,8 @@ func orderedModelRound(t *testing.T, rng *rand.Rand, cfg WindowConfig) {
 	splits := 1 + rng.IntN(3)
 	feed := newWindowFeed([]arrow.Field{{Name: "id", Type: dataflow.TypeInt64}, {Name: "k", Type: dataflow.TypeInt64}, {Name: "v", Type: dataflow.TypeInt64}}, int64(rng.IntN(8))*1_000_000, splits)
 	r := newOrderedRig(t, alloc, feed.schema, cfg)
+	// Little memory: most groups are in the state alone.
+	r.memory = []int64{0, 1, 500, 2000}[rng.IntN(4)]
 	r.start(1 + rng.IntN(3))
 	clock := make([]int64, splits)
 	var all []orderedModelRow
@@ -311,7 +314,7 @@ func orderedModelRound(t *testing.T, rng *rand.Rand, cfg WindowConfig) {
 		wm := int64(feed.wm[split])
 		for range 1 + rng.IntN(6) {
 			clock[split] += rng.Int64N(3_000_000)
-			row := orderedModelRow{id: int64(len(all)), k: rng.Int64N(3), v: rng.Int64N(100), split: split, stamp: wm}
+			row := orderedModelRow{id: int64(len(all)), k: rng.Int64N(9), v: rng.Int64N(100), split: split, stamp: wm}
 			row.t = max(0, clock[split]-rng.Int64N(20)*rng.Int64N(2)*1_000_000)
 			wm = max(wm, row.t-feed.ooo)
 			all = append(all, row)
@@ -375,7 +378,7 @@ func orderedFold(t *testing.T, r *orderedRig, cfg WindowConfig) []string {
 			out = append(out, text)
 			continue
 		}
-		key := fmt.Sprint(row.K, " ", row.Start)
+		key := fmt.Sprint(row.K, " ", row.Start, " ", row.End)
 		have, ok := table[key]
 		switch op := r.ops[i]; {
 		case op == dataflow.OpInsert && ok, op != dataflow.OpInsert && op != dataflow.OpUpdateAfter && have != text+row.Timing:

@@ -1,6 +1,9 @@
 package operators
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // orderedTimers is a heap of the moments at which windows are due: by time, then
 // by key. It is not stored but made again from the windows. A window may have
@@ -44,6 +47,17 @@ func (t *orderedTimers) due(upTo int64) (x orderedTimer, ok bool) {
 		}
 	}
 	return x, false
+}
+
+// pack drops entries of windows that are gone where they are the most.
+func (t *orderedTimers) pack() {
+	if len(t.heap) < 1<<10 || len(t.heap) < 2*t.store.open {
+		return
+	}
+	t.heap = slices.DeleteFunc(t.heap, func(x orderedTimer) bool { return t.store.windows[x.id].gen != x.gen })
+	for i := len(t.heap)/2 - 1; i >= 0; i-- {
+		t.down(i)
+	}
 }
 
 func (t *orderedTimers) down(i int) {

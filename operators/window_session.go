@@ -20,7 +20,10 @@ func (w *windowOrdered) sessionRow(i int) error {
 	s := w.store
 	start := w.times[i]
 	end := start + w.gap
-	k := s.find(w.hashes[i], w.keys.Value(i))
+	k, err := w.find(w.hashes[i], w.keys.Value(i))
+	if err != nil {
+		return err
+	}
 	id, other := w.sessionsAt(k, start, end)
 	if id == 0 {
 		due := end + w.keep
@@ -33,7 +36,6 @@ func (w *windowOrdered) sessionRow(i int) error {
 	}
 	revise := false // a result was given that does not hold any more
 	if other != 0 {
-		var err error
 		if id, revise, err = w.join(i, id, other); err != nil {
 			return err
 		}
