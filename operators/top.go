@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,7 +255,7 @@ func (s *topShape) parseOrder(texts []string) (problems component.Problems) {
 	}
 	for i, text := range texts {
 		path := "order_by[" + strconv.Itoa(i) + "]"
-		o, err := expr.ParseOrder(text, s.input)
+		o, err := expr.ParseOrder(s.quoteColumn(text), s.input)
 		if err != nil {
 			problems = append(problems, statelessProblem(path, err))
 			continue
@@ -262,6 +263,19 @@ func (s *topShape) parseOrder(texts []string) (problems component.Problems) {
 		s.order = append(s.order, o)
 	}
 	return problems
+}
+
+// topOrderWords are what may stand behind a column.
+var topOrderWords = regexp.MustCompile(`(?i)(\s+(asc|desc))?(\s+nulls\s+(first|last))?\s*$`)
+
+// quoteColumn lets a column stand as it is called, as it may in by: in an
+// expression a name with capital letters would need quotes.
+func (s *topShape) quoteColumn(text string) string {
+	at := topOrderWords.FindStringIndex(text)[0]
+	if slices.Contains(windowUserNames(s.input), text[:at]) {
+		return `"` + strings.ReplaceAll(text[:at], `"`, `""`) + `"` + text[at:]
+	}
+	return text
 }
 
 // makeSchemas puts the outputs together.
