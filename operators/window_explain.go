@@ -186,8 +186,10 @@ func (w *windowOrdered) Explain(key string, at dataflow.Time) (dataflow.Explanat
 		out.Windows = append(out.Windows, x)
 	}
 	t, own := int64(at), uint32(0)
-	if out.Mine {
-		own = w.store.find(k.hash, k.bytes)
+	if out.Mine { // it may have left the memory
+		if own, err = w.find(k.hash, k.bytes); err != nil {
+			return out, err
+		}
 	}
 	switch w.kind {
 	case orderedSession:
