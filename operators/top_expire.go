@@ -14,6 +14,7 @@ import (
 // later how many of a group's ranks are still there. What the table holds at a
 // barrier then follows from the rows and the watermark before it alone, whatever
 // barriers there were before; hence groups expire at whole steps of the watermark.
+// A group that the table never had goes without a word.
 //
 // A group with one row is put over by its next one: a dedup leaves it in the
 // table.
@@ -50,6 +51,7 @@ func (o *topKeyed) expire(ctx context.Context, out dataflow.Emitter) error {
 			return err
 		}
 	}
+	o.compactRows()
 	return nil
 }
 
@@ -78,7 +80,7 @@ func (o *topKeyed) forget(ctx context.Context, e state.Entry, p topPart, out dat
 	return nil
 }
 
-// compact gives memory back: the table's entries of groups that were dropped, the
+// compact gives memory back at a barrier: the table's entries of groups that were dropped, the
 // bytes of rows that are in no list. Nothing is dirty.
 func (o *topKeyed) compact() {
 	if 2*o.dropped > o.table.Len() {
@@ -97,19 +99,26 @@ func (o *topKeyed) compact() {
 		}
 		o.table.ClearDirty()
 	}
-	if !o.lists.sparse() {
+	o.compactRows()
+}
+
+// compactRows gives the bytes of rows back that are neither in a list nor among
+// those that the table has.
+func (o *topKeyed) compactRows() {
+	if !o.lists.sparse(o.formerBytes) {
 		return
 	}
-	o.lists.compact(func(move func(topList)) {
+	o.lists.compact(func(move func([]topItem)) {
 		for i := range o.table.Len() {
 			if row := o.table.Row(o.table.At(i)); row[0]&groupDropped == 0 {
-				move(readTopPart(row).list)
+				move(o.lists.of(readTopPart(row).list))
 			}
 		}
 		for _, parts := range o.older {
 			for _, p := range parts {
-				move(p.list)
+				move(o.lists.of(p.list))
 			}
 		}
+		move(o.formerItems)
 	})
 }

@@ -39,6 +39,7 @@ type topKeyed struct {
 	// formers are the lists of what changed since the last barrier, as they were.
 	formers     []topFormer
 	formerItems []topItem
+	formerBytes int64 // of the items' rows and places
 	dropped     int
 	live        [state.NumGroups]int
 	log         *keyLog
@@ -182,6 +183,9 @@ func (o *topKeyed) keepFormer(e state.Entry) {
 	row[0] |= uint64(len(o.formers) + 1)
 	o.formers = append(o.formers, topFormer{len(o.formerItems), len(items)})
 	o.formerItems = append(o.formerItems, items...)
+	for i := range items {
+		o.formerBytes += int64(items[i].place + items[i].value)
+	}
 }
 
 // former is what the table has of a group.
@@ -256,13 +260,15 @@ func (o *topKeyed) setOlder(e state.Entry, parts []topPart) {
 	o.older[e] = parts
 }
 
-// OnWatermark implements dataflow.WatermarkHandler. A drain forgets nothing: the
-// next run goes on from the watermark before it.
-func (o *topKeyed) OnWatermark(_ context.Context, wm dataflow.Time, _ dataflow.Emitter) error {
-	if wm != dataflow.MaxTime {
-		o.wm = wm
+// OnWatermark implements dataflow.WatermarkHandler. Groups expire here, not only at
+// barriers: while old input is read fast, many come and go between two. A drain
+// forgets nothing: the next run goes on from the watermark before it.
+func (o *topKeyed) OnWatermark(ctx context.Context, wm dataflow.Time, out dataflow.Emitter) error {
+	if wm == dataflow.MaxTime {
+		return nil
 	}
-	return nil
+	o.wm = wm
+	return o.expire(ctx, out)
 }
 
 // OnBarrier implements dataflow.BarrierHandler: it gives the changes since the
@@ -285,7 +291,7 @@ func (o *topKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out dataflow
 		return fmt.Errorf("store rows: %w", err)
 	}
 	o.table.ClearDirty()
-	o.formers, o.formerItems = o.formers[:0], o.formerItems[:0]
+	o.formers, o.formerItems, o.formerBytes = o.formers[:0], o.formerItems[:0], 0
 	o.compact()
 	if err := o.rewrite(); err != nil {
 		return err

@@ -230,18 +230,18 @@ func (l *topLists) offerWire(t *topList, v []byte) error {
 	return nil
 }
 
-// sparse says whether most bytes belong to no list any more.
-func (l *topLists) sparse() bool { return l.bytes.size > 2*l.live+topSlack }
+// sparse says whether most bytes belong neither to a list nor to the others, so
+// many of them, that are to stay.
+func (l *topLists) sparse(others int64) bool { return l.bytes.size > 2*(l.live+others)+topSlack }
 
 // topSlack keeps few bytes from being moved again and again.
 const topSlack = 1 << 20
 
-// compact moves the bytes of the lists that visit names.
-func (l *topLists) compact(visit func(move func(topList))) {
+// compact moves the bytes of the items that visit names.
+func (l *topLists) compact(visit func(move func([]topItem))) {
 	old := l.bytes
 	l.bytes = topBytes{}
-	visit(func(t topList) {
-		items := l.of(t)
+	visit(func(items []topItem) {
 		for i := range items {
 			it := &items[i]
 			b := old.get(it.at, it.place+it.value)

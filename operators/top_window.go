@@ -343,10 +343,10 @@ func (o *topWindow) store(p *topPane) error {
 		return fmt.Errorf("store the pane of %s: %w", dataflow.Time(p.cell.start), err)
 	}
 	p.table.ClearDirty()
-	if p.lists.sparse() {
-		p.lists.compact(func(move func(topList)) {
+	if p.lists.sparse(0) {
+		p.lists.compact(func(move func([]topItem)) {
 			for i := range p.table.Len() {
-				move(readTopList(p.table.Row(p.table.At(i))))
+				move(p.lists.of(readTopList(p.table.Row(p.table.At(i)))))
 			}
 		})
 	}
