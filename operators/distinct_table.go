@@ -12,22 +12,20 @@ import (
 // distinctTable holds the values that the groups of a window have, and which
 // aggregates have counted each. One goroutine uses it.
 //
-// Its entries are stored one by one, so that a group may have millions. The bytes
-// are a format (docs/state-format.md):
+// Its entries are stored one by one, as rows of a state.Log, so that a group may
+// have millions. The bytes are a format (docs/state-format.md); a value may have
+// several rows, whose masks add up:
 //
-//	key   = the caller's prefix, the number of the expression (1 byte), the
-//	        canonical key of the group, the value (see distinct.go)
-//	value = 0x01, uvarint of the length of the canonical key, uvarint of the mask
+//	row = what the caller needs to find the table, the number of the expression
+//	      (1 byte), uvarint of the length of the group's canonical key, uvarint of
+//	      the mask, the key, the value (see distinct.go)
 type distinctTable struct {
 	set *aggregateSet
 	// tables are by distinctArgs. Their keys are the group's key and the value;
 	// rows are the mask and the length of the group's key.
 	tables []*state.Table
 	key    []byte
-	value  []byte
 }
-
-const distinctStateVersion = 1
 
 // newDistinctTable returns nil if no aggregate of s is distinct.
 func (s *aggregateSet) newDistinctTable() *distinctTable {
@@ -128,16 +126,16 @@ func (t *distinctTable) sums(sums *distinctSums) error {
 	return sums.settle()
 }
 
-// store writes the values that changed, each with the key group it belongs to.
-// Keys begin with prefix.
-func (t *distinctTable) store(prefix []byte, set func(group int, key, value []byte) error) error {
+// store hands the rows of the values that changed to put, each with the key group
+// it belongs to. Rows begin with head; put borrows them.
+func (t *distinctTable) store(head []byte, put func(group int, row []byte) error) error {
 	for arg, table := range t.tables {
 		err := table.Dirty(func(e state.Entry) error {
 			r := table.Row(e)
-			t.key = append(append(append(t.key[:0], prefix...), byte(arg)), table.Key(e)...)
-			t.value = binary.AppendUvarint(append(t.value[:0], distinctStateVersion), r[1])
-			t.value = binary.AppendUvarint(t.value, r[0])
-			return set(state.GroupOf(table.Hash(e)), t.key, t.value)
+			t.key = append(append(t.key[:0], head...), byte(arg))
+			t.key = binary.AppendUvarint(binary.AppendUvarint(t.key, r[1]), r[0])
+			t.key = append(t.key, table.Key(e)...)
+			return put(state.GroupOf(table.Hash(e)), t.key)
 		})
 		if err != nil {
 			return fmt.Errorf("store distinct values: %w", err)
@@ -147,20 +145,22 @@ func (t *distinctTable) store(prefix []byte, set func(group int, key, value []by
 	return nil
 }
 
-// restore takes in an entry that store wrote; key is without its prefix.
-func (t *distinctTable) restore(key, value []byte) error {
-	if len(value) < 3 || value[0] != distinctStateVersion || len(key) == 0 || int(key[0]) >= len(t.tables) {
-		return fmt.Errorf("entry %x is not a distinct value of version %d", key, distinctStateVersion)
+// restore takes in a row that store made; row is without its head.
+func (t *distinctTable) restore(row []byte) error {
+	if len(row) == 0 || int(row[0]) >= len(t.tables) {
+		return errDistinctShort
 	}
-	n, w := binary.Uvarint(value[1:])
-	mask, m := binary.Uvarint(value[1+max(w, 0):])
-	table, key := t.tables[key[0]], key[1:]
-	if w <= 0 || m <= 0 || n > uint64(len(key)) {
-		return fmt.Errorf("entry %x: %w", key, errDistinctShort)
+	table, row := t.tables[row[0]], row[1:]
+	n, w := binary.Uvarint(row)
+	mask, m := binary.Uvarint(row[max(w, 0):])
+	if w <= 0 || m <= 0 || n >= uint64(len(row)-w-m) {
+		return errDistinctShort
 	}
+	key := row[w+m:]
 	e, _ := table.Upsert(distinctHash(keyHash(key[:n]), key[n:]), key)
 	r := table.Row(e)
-	r[0], r[1] = mask, n
+	r[0] |= mask
+	r[1] = n
 	return nil
 }
 

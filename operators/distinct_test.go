@@ -1,7 +1,6 @@
 package operators
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -131,22 +130,20 @@ func distinctRun(t *testing.T, rng *rand.Rand, aggs []string, rows []mergeRow) [
 // distinctRestored stores a table and reads it back.
 func distinctRestored(t *testing.T, s *aggregateSet, x *distinctTable) *distinctTable {
 	t.Helper()
-	kv := &windowTestKV{}
 	y := s.newDistinctTable()
-	if err := x.store([]byte("p"), func(group int, key, value []byte) error { return kv.Set(group, key, value) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.store([]byte("p"), func(int, []byte, []byte) error { t.Error("stored twice"); return nil }); err != nil {
-		t.Fatal(err)
-	}
 	n := 0
-	for g := range state.NumGroups {
-		if err := kv.Scan(g, []byte("p"), []byte("q"), func(key, value []byte) error {
-			n++
-			return y.restore(bytes.TrimPrefix(key, []byte("p")), value)
-		}); err != nil {
-			t.Fatal(err)
+	err := x.store([]byte("p"), func(group int, row []byte) error {
+		n++
+		if row[0] != 'p' || group < 0 || group >= state.NumGroups {
+			t.Errorf("row %x of group %d", row, group)
 		}
+		return y.restore(row[1:])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.store(nil, func(int, []byte) error { t.Error("stored twice"); return nil }); err != nil {
+		t.Fatal(err)
 	}
 	y.clean()
 	// What changed before is stored only once, so the rest has to be taken over.
@@ -200,6 +197,11 @@ func TestBrokenDistinctValues(t *testing.T) {
 	for _, blob := range [][]byte{nil, {1}, {1, 1}, {1, 1, keyValue, 0, 0}, {0, 0}, {1, 1, keyNull, 7}} {
 		if err := table.add(1, []byte("k"), blob, nil); err == nil {
 			t.Errorf("%x: no error", blob)
+		}
+	}
+	for _, row := range [][]byte{nil, {0}, {0, 1}, {1, 1, 1, 'k', keyNull}, {0, 2, 1, 'k', keyNull}} {
+		if err := table.restore(row); err == nil {
+			t.Errorf("%x: no error", row)
 		}
 	}
 }

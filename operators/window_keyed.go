@@ -26,6 +26,7 @@ type windowKeyed struct {
 	last    *windowPane   // where the last row went
 	free    []*windowPane
 	buf     []byte
+	values  *state.Log // the distinct values, nil without any
 
 	// Where windows share panes: the panes of windows that have fired and of the
 	// next, and the end of the last window that fired.
@@ -50,6 +51,9 @@ func newWindowKeyed(env *dataflow.Env, s *windowShape) (*windowKeyed, error) {
 	}
 	var err error
 	if w.results, err = newWindowResults(env, s, layout); err != nil {
+		return nil, err
+	}
+	if err := w.openValues(); err != nil {
 		return nil, err
 	}
 	for g := env.Groups.Lo; g < env.Groups.Hi; g++ {
@@ -213,7 +217,7 @@ func (w *windowKeyed) firePane(ctx context.Context, out dataflow.Emitter) error 
 	if err := w.results.pane(ctx, p, out); err != nil {
 		return err
 	}
-	if err := w.forget(p); err != nil {
+	if err := errors.Join(w.forget(p), w.expireValues(p.start+1)); err != nil {
 		return err
 	}
 	w.open = slices.Delete(w.open, 0, 1)
@@ -232,13 +236,14 @@ func (w *windowKeyed) fire(ctx context.Context, end int64, out dataflow.Emitter)
 		return err
 	}
 	w.fired = end
-	for _, p := range s.leave(w.windows.start(w.windows.next(end))) {
+	from := w.windows.start(w.windows.next(end))
+	for _, p := range s.leave(from) {
 		if err := w.forget(p); err != nil {
 			return err
 		}
 		w.recycle(p)
 	}
-	return nil
+	return w.expireValues(from)
 }
 
 // enter puts the first of the open panes into the window that fires next.
@@ -259,7 +264,7 @@ func (w *windowKeyed) OnBarrier(context.Context, dataflow.Epoch, dataflow.Emitte
 			return err
 		}
 	}
-	return w.storeFired()
+	return errors.Join(w.flushValues(), w.storeFired())
 }
 
 // Close implements dataflow.Operator.

@@ -3,7 +3,6 @@ package operators
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sort"
 
 	"frazil/dataflow"
@@ -27,15 +26,16 @@ import (
 //	key   = 'f'
 //	value = 0x01, end of the last window that has fired
 //
-// Where aggregates are distinct, entries of distinctTable as well, with the
-// prefixes 'W' and 'P' for 'w' and 'p'.
+// Where aggregates are distinct, also a state.Log with the prefix 'd' and buckets
+// of 1 us, in which the rows of a pane have its start as their time. A row is the
+// start of the pane and, where windows share panes, the end of the first window,
+// then that of a distinctTable.
 const (
-	windowStatePrefix  = 'w'
-	windowPanePrefix   = 'p'
-	windowFiredKey     = 'f'
-	windowStateVersion = 1
-	// windowDistinctCase makes the prefix of a pane that of its distinct values.
-	windowDistinctCase = 'w' - 'W'
+	windowStatePrefix    = 'w'
+	windowPanePrefix     = 'p'
+	windowFiredKey       = 'f'
+	windowStateVersion   = 1
+	windowDistinctPrefix = 'd'
 )
 
 // windowPane holds the accumulators of the rows of a pane. Rows of one pane that
@@ -121,9 +121,6 @@ func (w *windowKeyed) restore(group int) error {
 			return err
 		}
 	}
-	if err := w.restoreDistinct(group, prefix, times); err != nil {
-		return err
-	}
 	return w.env.State.Scan(group, []byte{prefix}, []byte{prefix + 1}, func(key, value []byte) error {
 		if len(key) < 1+8*times || len(value) < 1 || value[0] != windowStateVersion {
 			return fmt.Errorf("entry %x is not one of a window of version %d", key, windowStateVersion)
@@ -144,27 +141,49 @@ func (w *windowKeyed) restore(group int) error {
 	})
 }
 
-// restoreDistinct takes in the distinct values of a key group. prefix is that of
-// its panes, which has some times behind it.
-func (w *windowKeyed) restoreDistinct(group int, prefix byte, times int) error {
+// openValues restores the distinct values of all panes.
+func (w *windowKeyed) openValues() (err error) {
 	if len(w.distinct) == 0 {
 		return nil
 	}
-	prefix -= windowDistinctCase
-	return w.env.State.Scan(group, []byte{prefix}, []byte{prefix + 1}, func(key, value []byte) error {
-		if len(key) < 1+8*times {
-			return fmt.Errorf("entry %x is not a distinct value of a window", key)
+	times := 2
+	if w.single {
+		times = 1
+	}
+	w.values, err = state.OpenLog(w.env.State, w.env.Groups, state.LogOptions{Prefix: windowDistinctPrefix, Bucket: 1}, func(_ int, row []byte) error {
+		if len(row) < 8*times {
+			return errDistinctShort
 		}
-		start := windowTime(key[1:])
+		start := windowTime(row)
 		first := w.last.first
 		switch {
 		case !w.single:
-			first = windowTime(key[9:])
+			first = windowTime(row[8:])
 		case start != w.last.start:
 			first = w.windows.first(start)
 		}
-		return w.pane(start, first).distinct.restore(key[1+8*times:], value)
+		return w.pane(start, first).distinct.restore(row[8*times:])
 	})
+	if err != nil {
+		return fmt.Errorf("restore distinct values: %w", err)
+	}
+	return nil
+}
+
+// flushValues writes what store has put into the log of distinct values.
+func (w *windowKeyed) flushValues() error {
+	if w.values == nil {
+		return nil
+	}
+	return w.values.Flush()
+}
+
+// expireValues drops the distinct values of the panes that begin before from.
+func (w *windowKeyed) expireValues(from int64) error {
+	if w.values == nil {
+		return nil
+	}
+	return w.values.Expire(from)
 }
 
 // restoreFired reads which windows have fired. All key groups know the same.
@@ -210,29 +229,20 @@ func (w *windowKeyed) store(p *windowPane) error {
 	if p.distinct == nil {
 		return nil
 	}
-	prefix := w.prefix(nil, p, 0)
-	prefix[0] -= windowDistinctCase
-	return p.distinct.store(prefix, w.env.State.Set)
+	return p.distinct.store(w.prefix(nil, p, 0)[1:], func(group int, row []byte) error {
+		return w.values.Append(group, p.start, row)
+	})
 }
 
 // forget removes a pane, none of whose windows is open, from the state.
 func (w *windowKeyed) forget(p *windowPane) error {
 	lo, hi := w.prefix(nil, p, 0), w.prefix(nil, p, 1)
-	values, behind := slices.Clone(lo), slices.Clone(hi)
-	values[0] -= windowDistinctCase
-	behind[0] -= windowDistinctCase
 	for g, stored := range p.stored {
 		if !stored {
 			continue
 		}
 		if err := w.env.State.DeleteRange(g, lo, hi); err != nil {
 			return fmt.Errorf("remove a fired window from key group %d: %w", g, err)
-		}
-		if p.distinct == nil {
-			continue
-		}
-		if err := w.env.State.DeleteRange(g, values, behind); err != nil {
-			return fmt.Errorf("remove the distinct values of a fired window from key group %d: %w", g, err)
 		}
 	}
 	return nil
