@@ -134,10 +134,15 @@ func (p *Piece) rebatch(steps []Step, size func(left int) int) []Step {
 }
 
 // sections calls f with every run of steps between two fences, and keeps what
-// it returns.
+// it returns. Behind the first Idle nothing is touched: from which watermark a
+// split goes on when it wakes up depends on what the others have given by then,
+// which is a decision of the clock.
 func sections(steps []Step, f func([]Step) []Step) []Step {
 	var out, open []Step
-	for _, st := range steps {
+	for i, st := range steps {
+		if st.Kind == Idle {
+			return append(append(out, f(open)...), steps[i:]...)
+		}
 		if st.fence() {
 			out = append(append(out, f(open)...), st)
 			open = nil
