@@ -1,8 +1,8 @@
 package state
 
 // Filter says of hashes that it has not seen that it has not, but for one in some
-// 200: it is asked before Pebble is, which takes a hundred times as long. It takes
-// 12 bits per hash and never grows: it is made for a number of hashes, and its
+// 1000: it is asked before Pebble is, which takes a hundred times as long. It takes
+// 16 bits per hash and never grows: it is made for a number of hashes, and its
 // answers get worse beyond. One goroutine uses it.
 //
 // It is a Bloom filter in blocks of 64 bytes: one hash touches one block, so that
@@ -12,7 +12,7 @@ type Filter struct {
 	warmed uint64
 }
 
-const filterBits = 12
+const filterBits = 16
 
 // NewFilter makes a filter for n hashes.
 func NewFilter(n int) *Filter {

@@ -14,11 +14,11 @@ import (
 // drops from its own tables, and later asks for single ones by their key.
 //
 // The rows of one Add and one key group are a run: sorted by key, in blocks of
-// some 4 KiB in the KV, and never changed. In memory stay, per row, 12 bits of a
+// some 8 KiB in the KV, and never changed. In memory stay, per row, 16 bits of a
 // filter, which answers nearly every question for a key that is not there, and 8
 // bytes per block, so that a question for one that is there reads one block per
-// run. Runs of one size are merged when there are four of them: a key group has
-// few runs, and a row is written again once for every fourfold of the rows.
+// run. Runs of one size are merged when there are eight of them: a key group has
+// few runs, and a row is written again once for every eightfold of the rows.
 //
 // A row begins with its key, two 64-bit numbers that are spread evenly (a hash),
 // and a time, as an unsigned number in the order of times; what follows is the
@@ -51,12 +51,14 @@ const (
 	// big endian.
 	RunRowHead = 24
 
-	runBlock  = 4 << 10
+	// runBlock is above what a KV packs together in memory: a block that is dropped
+	// before it was written leaves nothing behind.
+	runBlock  = 8 << 10
 	runKeyLen = 1 + 4 + 1 + 8
 	// runFan is how many runs of a tier become one of the next.
-	runFan = 4
+	runFan = 8
 	// maxTier keeps the number of a tier in a byte and merges bounded.
-	maxTier = 12
+	maxTier = 8
 )
 
 type runGroup struct {
@@ -149,8 +151,8 @@ func (r *Runs) Len() int { return r.rows }
 // Group is the number of runs of one group.
 func (r *Runs) Group(g int) int { return len(r.groups[g].runs) }
 
-// Add makes a run of rows, which lie one behind the other; it sorts them in place.
-// All belong to the group.
+// Add makes a run of rows, which lie one behind the other in any order. All are
+// of the group.
 func (r *Runs) Add(g int, rows []byte) error {
 	if len(rows) == 0 {
 		return nil
@@ -158,23 +160,32 @@ func (r *Runs) Add(g int, rows []byte) error {
 	return r.write(g, 0, sortRows(rows, r.opts.RowWidth))
 }
 
-// sortRows returns the rows in the order of keys and times.
+// sortRows returns the rows in the order of their bytes. Nearly always the first
+// half of the key decides, so that only numbers are moved about.
 func sortRows(rows []byte, width int) [][]byte {
-	out := make([][]byte, 0, len(rows)/width)
-	for ; len(rows) > 0; rows = rows[width:] {
-		out = append(out, rows[:width:width])
+	type place struct {
+		hi uint64
+		at int
 	}
-	slices.SortFunc(out, func(a, b []byte) int {
-		if c := cmp.Compare(binary.BigEndian.Uint64(a), binary.BigEndian.Uint64(b)); c != 0 {
-			return c
+	places := make([]place, 0, len(rows)/width)
+	for at := 0; at < len(rows); at += width {
+		places = append(places, place{binary.BigEndian.Uint64(rows[at:]), at})
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if a.hi != b.hi {
+			return cmp.Compare(a.hi, b.hi)
 		}
-		return bytes.Compare(a[8:], b[8:])
+		return bytes.Compare(rows[a.at:a.at+width], rows[b.at:b.at+width])
 	})
+	out := make([][]byte, len(places))
+	for i, p := range places {
+		out[i] = rows[p.at : p.at+width : p.at+width]
+	}
 	return out
 }
 
-// write makes a run of sorted rows, or of them and those of three others of the
-// tier.
+// write makes a run of sorted rows, or of them and those of the others of the
+// tier, if it is full.
 func (r *Runs) write(g int, tier uint8, rows [][]byte) error {
 	gr := &r.groups[g]
 	for ; tier < maxTier; tier++ {

@@ -400,8 +400,9 @@ func (c *coordinator) awaitAcks(ctx context.Context) {
 func (c *coordinator) heartbeat() error {
 	c.refreshStatus()
 	dirty := c.dirty()
-	c.plant.paused.Store(dirty > c.j.o.StateMemory || c.held() > c.j.o.Memory/4)
-	if dirty > c.j.o.StateMemory/2 {
+	// Half of the memory for state is for what operators keep: see stateShare.
+	c.plant.paused.Store(dirty > c.j.o.StateMemory/2 || c.held() > c.j.o.Memory/4)
+	if dirty > c.j.o.StateMemory/4 {
 		if err := c.step(checkpoint.Tick{}); err != nil {
 			return err
 		}

@@ -15,7 +15,8 @@ type Options struct {
 	// Every is the time between checkpoints; default 10 s.
 	Every time.Duration
 	// Memory is the ceiling in bytes of queues, state and writers; default 512
-	// MiB. StateMemory is the share of dirty state; default 256 MiB.
+	// MiB. StateMemory is the share of keyed state: half of it for what
+	// operators keep, half for changes that are not yet written; default 256 MiB.
 	Memory, StateMemory int64
 	// QuarantineBytes bounds the rows of unread ports; default 1 GiB.
 	QuarantineBytes int64
