@@ -86,8 +86,8 @@ State with keep: first: a key stays until the watermark has passed its row's eve
 "within", so that forgetting it never decides. In memory a key takes 32 to 96
 bytes, on disk 24; the columns of the row are not kept. Keys are compared by a
 hash of 128 bits.`,
-		Default:   func() DedupConfig { return DedupConfig{Order: orderArrival, Keep: keepFirst} },
-		Plan:      planDedup,
+		Default: func() DedupConfig { return DedupConfig{Order: orderArrival, Keep: keepFirst} },
+		Plan:    planDedup,
 		New: func(ctx context.Context, env *dataflow.Env, in component.OperatorIn, cfg DedupConfig) (dataflow.Operator, error) {
 			if cfg.Keep == keepLast {
 				return newDedupLast(env, in, cfg)

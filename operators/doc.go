@@ -1,5 +1,5 @@
 // Package operators holds the steps between sources and sinks: filter, project,
-// union, dedup and window. Each registers itself with package component and is
+// union, dedup, group, top and window. Each registers itself with package component and is
 // planned before anything runs; none starts a goroutine, reads a clock or knows
 // a client.
 //

@@ -193,4 +193,3 @@ func groupLateSchema(input *arrow.Schema) *arrow.Schema {
 	}
 	return arrow.NewSchema(append(fields, dataflow.SysFields(input)...), nil)
 }
-

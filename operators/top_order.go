@@ -119,4 +119,3 @@ func releaseAll(args []arrow.Array) {
 		a.Release()
 	}
 }
-

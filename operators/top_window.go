@@ -36,15 +36,15 @@ var topClosedKey = []byte{'u'}
 // together and dropped where it was their last.
 type topWindow struct {
 	*topShape
-	env      *dataflow.Env
-	panes    map[topCell]*topPane
-	last     *topPane // where the last row went
-	wm       dataflow.Time
-	closed   int64 // end of the last window that has closed
-	stored   int64 // closed as the state has it
-	sorter   windowSorter
-	b        *array.RecordBuilder
-	buf      []byte
+	env    *dataflow.Env
+	panes  map[topCell]*topPane
+	last   *topPane // where the last row went
+	wm     dataflow.Time
+	closed int64 // end of the last window that has closed
+	stored int64 // closed as the state has it
+	sorter windowSorter
+	b      *array.RecordBuilder
+	buf    []byte
 }
 
 // topPane holds the first rows of a pane that count in its windows from
@@ -63,7 +63,9 @@ func readTopList(row []uint64) topList {
 	return topList{base: uint32(row[0] >> 32), n: uint32(row[0]), class: uint32(row[1])}
 }
 
-func (t topList) write(row []uint64) { row[0], row[1] = uint64(t.base)<<32|uint64(t.n), uint64(t.class) }
+func (t topList) write(row []uint64) {
+	row[0], row[1] = uint64(t.base)<<32|uint64(t.n), uint64(t.class)
+}
 
 func newTopWindow(env *dataflow.Env, s *topShape) (*topWindow, error) {
 	o := &topWindow{
