@@ -25,6 +25,7 @@ var nexmarkModels = []struct {
 	{"q5", "q05", nil, modelQ5},
 	{"q11", "q11", map[string]string{"starttime": "window_start", "endtime": "window_end"}, modelQ11},
 	{"q17", "q17", nil, modelQ17},
+	{"q18", "q18", nil, modelQ18},
 	{"q19", "q19", nil, modelQ19},
 }
 

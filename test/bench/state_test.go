@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// keysPipeline gives keys numbers, each new, and then the first tenth of them once
+// more, hours of event time later. What passes dedup is summed up, so that one row
+// tells whether each key passed once.
+func keysPipeline(keys int64, memory string) string {
+	return fmt.Sprintf(`sources:
+  numbers:
+    generate: {counter: {count: %d}}
+    event_time: {column: ts, out_of_orderness: 0s}
+operators:
+  keys: {from: numbers, project: {compute: {k: "n %% %d"}, select: [k, ts]}}
+  once: {from: keys, dedup: {key: [k], within: 30d}}
+  sums: {from: once, window: {tumbling: 90d, aggregate: {n: count(*), sum: sum(k), least: min(k), most: max(k)}}}
+sinks:
+  out: {from: sums, files: {path: out}}
+state: {memory: %s}
+`, keys+keys/10, keys, memory)
+}
+
+func checkKeys(tb testing.TB, j *job, keys int64) {
+	tb.Helper()
+	want := fmt.Sprintf(`"n":%d,"sum":"%d","least":0,"most":%d}`, keys, keys*(keys-1)/2, keys-1)
+	if got := j.rows("out"); len(got) != 1 || !strings.HasSuffix(got[0], want) {
+		tb.Fatalf("got %v, want one row that ends in %s", got, want)
+	}
+}
+
+// diskBytes is what the files of the state take.
+func (j *job) diskBytes() int64 {
+	var n int64
+	_ = filepath.WalkDir(filepath.Join(j.dir, "frazil-data/state"), func(_ string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			if i, err := d.Info(); err == nil {
+				n += i.Size()
+			}
+		}
+		return nil
+	})
+	return n
+}
+
+// TestKeysBeyondTheMemory is the benchmark on few keys and as little memory as can
+// be: a quarter of the keys find room.
+func TestKeysBeyondTheMemory(t *testing.T) {
+	const keys = 300_000
+	j := newJob(t, keysPipeline(keys, "4MiB")+"parallelism: 2\ncheckpoint: {every: 200ms}\n")
+	j.run("--until", "end")
+	checkKeys(t, j, keys)
+}
+
+// BenchmarkStateKeys is dedup of 20 million keys (FRAZIL_BENCH_ROWS: millions)
+// under a ceiling of 256 MiB for all state.
+func BenchmarkStateKeys(b *testing.B) {
+	keys := rowsOf(b, 20_000_000)
+	for b.Loop() {
+		j := newJob(b, keysPipeline(keys, "256MiB"))
+		u, _ := j.run("--until", "end")
+		checkKeys(b, j, keys)
+		b.ReportMetric(u.cpu().Seconds()/(1.1*float64(keys)/1e6), "cpu-s/M")
+		b.ReportMetric(u.wall.Seconds(), "wall-s")
+		b.ReportMetric(float64(u.maxRSS)/1e6, "MB-max-rss")
+		b.ReportMetric(float64(j.diskBytes())/1e6, "MB-state-on-disk")
+	}
+}
