@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	register(command{"explain", "window FILE STEP KEY TIME [--format text|ndjson]", "say what a window of a running pipeline holds and what keeps it open", (*cli).explain})
+	register(command{"explain", "window FILE [STEP] KEY TIME [--format text|ndjson]", "say what a window of a running pipeline holds and what keeps it open", (*cli).explain})
 }
 
 func (c *cli) explain(args []string) int {
@@ -25,10 +25,10 @@ func (c *cli) explain(args []string) int {
 	if !ok {
 		return code
 	}
-	if len(rest) != 5 || rest[0] != "window" {
-		return c.wrong("explain needs: window FILE STEP KEY TIME, as in explain window fleet.yaml minute hall-3,d17 2026-03-01T10:00:30Z; KEY is the values of the group's columns joined by commas, or a JSON object; - where there is none")
+	if len(rest) < 4 || len(rest) > 5 || rest[0] != "window" {
+		return c.wrong("explain needs: window FILE STEP KEY TIME, or without STEP where one step has windows, as in explain window fleet.yaml minute hall-3,d17 2026-03-01T10:00:30Z; KEY is the values of the group's columns joined by commas, or a JSON object; - where there is none")
 	}
-	at, err := parseInstant(rest[4])
+	at, err := parseInstant(rest[len(rest)-1])
 	if err != nil {
 		return c.wrong("%v", err)
 	}
@@ -36,7 +36,15 @@ func (c *cli) explain(args []string) int {
 	if p == nil {
 		return exitWrong
 	}
-	e, err := askWindow(p, rest[2], rest[3], at)
+	step := rest[2]
+	if len(rest) == 4 {
+		names := windowSteps(p)
+		if len(names) != 1 {
+			return c.wrong("the pipeline has %d steps with windows (%s): name the one you mean before the key", len(names), strings.Join(names, ", "))
+		}
+		step = names[0]
+	}
+	e, err := askWindow(p, step, rest[len(rest)-2], at)
 	if err != nil {
 		return c.failed(err)
 	}
@@ -49,6 +57,17 @@ func (c *cli) explain(args []string) int {
 		return c.failed(err)
 	}
 	return exitOK
+}
+
+// windowSteps names the steps that are windows.
+func windowSteps(p *pipelines.Pipeline) []string {
+	var out []string
+	for _, o := range p.Graph.Operators {
+		if o.Component == "window" {
+			out = append(out, o.Name)
+		}
+	}
+	return out
 }
 
 // parseInstant reads an event time as people write it; without a zone it is UTC.

@@ -16,7 +16,7 @@ import (
 // It changes no row and no stamp, only when rows come.
 func (t *sourceTask) align() {
 	p, ok := t.source.(dataflow.Pauser)
-	if !ok || t.src.EventTime == nil || t.open {
+	if !ok || t.src.EventTime == nil || t.src.EventTime.Processing || t.open {
 		return
 	}
 	for {

@@ -118,6 +118,10 @@ func newHold(s *Source, sp SplitStatus, need dataflow.Time, now time.Time) Hold 
 		return h
 	}
 	h.Needs = Instant(need.Add(s.EventTime.OutOfOrderness))
+	if s.EventTime.Processing {
+		h.Release = []string{fmt.Sprintf("the machine's clock, when it reaches %s", h.Needs)}
+		return h
+	}
 	row := fmt.Sprintf("a row with event time %s or later in split %s", h.Needs, sp.Split)
 	switch sp.State {
 	case SplitAtUntil:
@@ -197,7 +201,7 @@ func (j *Job) heldBack(s Status, now time.Time) []string {
 	var out []string
 	all := j.Splits()
 	for _, src := range j.g.Sources {
-		if src.EventTime == nil {
+		if src.EventTime == nil || src.EventTime.Processing {
 			continue
 		}
 		wm := dataflow.Time(s.Sources[src.Name].Watermark)

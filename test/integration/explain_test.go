@@ -122,7 +122,7 @@ func TestExplainWindowTellsWhoHoldsItOpen(t *testing.T) {
 	if len(e.Holds) != 1 || e.Holds[0].Needs != "2026-03-01T10:01:05.000000Z" || e.Holds[0].Greatest.Row.Door != "c" || e.Windows[0].State != "open" {
 		t.Errorf("%+v", e)
 	}
-	p.says([]string{"not yet begun", "no row of any key has reached its start"}, "explain", "window", p.file, "minute", "a", "2026-03-01T12:00:00Z")
+	p.says([]string{"not yet begun", "no row of any key has reached its start"}, "explain", "window", p.file, "a", "2026-03-01T12:00:00Z")
 	p.says([]string{`"doors" is a source; steps with windows: minute`}, "explain", "window", p.file, "doors", "a", "2026-03-01T12:00:00Z")
 	f, err := os.OpenFile(filepath.Join(p.dir, "in", slowLane), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
