@@ -46,6 +46,13 @@ func run(t *testing.T, parallelism int, text string) map[string][]map[string]any
 	if _, err := engine.NewJob(p.Graph, engine.Options{Store: s, Every: 50 * time.Millisecond}).Run(ctx); err != nil {
 		t.Fatal(err)
 	}
+	return written(t, p)
+}
+
+// written returns the rows of every files sink of a pipeline, by step.
+func written(t *testing.T, p *pipelines.Pipeline) map[string][]map[string]any {
+	t.Helper()
+	ctx := context.Background()
 	out := map[string][]map[string]any{}
 	for _, sink := range p.Graph.Sinks {
 		k, err := sink.NewCommitter(ctx, engine.OutsideEnv(p.Graph, sink.Name))
