@@ -25,7 +25,8 @@ type Options struct {
 	Lookup func(name string) (string, bool)
 	// Parallelism where the file does not set it. Default: the number of cores.
 	Parallelism int
-	// Unset: see component.Values. Default: a variable that is not set is a problem.
+	// Unset: see component.Values. What a connection or a sink then says of such a
+	// value is no problem. Default: a variable that is not set is one.
 	Unset func(path, name string) (string, bool)
 	// Secret: see component.Values. Default: secrets are read.
 	Secret func(kind, name string) (string, error)
@@ -76,11 +77,22 @@ func Parse(path string, text []byte, o Options) (*Pipeline, Problems) {
 	if o.Parallelism == 0 {
 		o.Parallelism = runtime.GOMAXPROCS(0)
 	}
-	root, problems := component.ParseWith(path, text, component.Values{Lookup: o.Lookup, Unset: o.Unset, Secret: o.Secret})
+	var placeholders []string
+	vals := component.Values{Lookup: o.Lookup, Secret: o.Secret}
+	if o.Unset != nil {
+		vals.Unset = func(at, name string) (string, bool) {
+			v, ok := o.Unset(at, name)
+			if ok {
+				placeholders = append(placeholders, at)
+			}
+			return v, ok
+		}
+	}
+	root, problems := component.ParseWith(path, text, vals)
 	if root == nil {
 		return nil, problems
 	}
-	l := &loader{root: root, problems: problems, syntax: slices.Clone(problems), steps: map[string]*step{}}
+	l := &loader{root: root, problems: problems, syntax: slices.Clone(problems), steps: map[string]*step{}, placeholders: placeholders}
 	p := l.load(path, o)
 	if len(l.problems) > 0 {
 		return nil, ordered(l.problems)
@@ -187,6 +199,8 @@ type loader struct {
 	sources     []*step
 	operators   []*step
 	sinks       []*step
+	// placeholders are the paths of values that Options.Unset has given.
+	placeholders []string
 	// misnamed: what a step reads is not known, so neither is who is not read.
 	misnamed bool
 }

@@ -234,6 +234,9 @@ func (l *loader) planSink(s *step) *engine.Sink {
 		out.In.Input = dataflow.ShownChanges(out.In.Input)
 	}
 	plan, err := spec.Plan(out.In, s.cfg)
+	if err != nil && l.placeheld(s.block) {
+		plan, err = component.SinkPlan{Target: s.name}, nil
+	}
 	if err != nil {
 		l.planProblem(s, err)
 		return out

@@ -76,7 +76,9 @@ func (l *loader) readConnections() {
 				l.addAt(e.Value, k, "second kind of connection beside %q: one connection has exactly one", c.kind)
 			default:
 				c.kind, c.cfg = k.Key, spec.NewConfig()
-				if ps := component.Decode(k.Value, c.cfg); len(ps) > 0 {
+				if ps := component.Decode(k.Value, c.cfg); l.placeheld(k.Value) {
+					continue
+				} else if len(ps) > 0 {
 					l.problems = append(l.problems, ps...)
 				} else if spec.Check != nil && !l.unreadable(k.Value) {
 					l.problems = append(l.problems, k.Value.LocateAll(spec.Check(l.planEnv(c.name), c.cfg))...)
@@ -159,9 +161,23 @@ func (l *loader) readStep(parent *component.Node, e component.Entry, kind string
 	}
 	if s.info != nil {
 		s.cfg = s.info.NewConfig()
-		l.problems = append(l.problems, component.DecodeAmong(s.block, s.cfg, l.blockElsewhere(s))...)
+		ps := component.DecodeAmong(s.block, s.cfg, l.blockElsewhere(s))
+		if kind != kindSink || !l.placeheld(s.block) {
+			l.problems = append(l.problems, ps...)
+		}
 	}
 	return s
+}
+
+// placeheld says whether a value at or below n stands in the place of one that
+// is not known.
+func (l *loader) placeheld(n *component.Node) bool {
+	for _, at := range l.placeholders {
+		if at == n.Path || strings.HasPrefix(at, n.Path+".") || strings.HasPrefix(at, n.Path+"[") {
+			return true
+		}
+	}
+	return false
 }
 
 // unreadable says whether a value at or below n could not be read (a variable

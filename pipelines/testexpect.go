@@ -45,8 +45,8 @@ type outputConfig struct {
 	// Columns: all: columns that a row leaves out must be null; some: they may hold anything.
 	// Default: all.
 	Columns string `yaml:"columns" oneof:"all,some"`
-	// Ordered: the rows come in this order. It holds where one task makes them.
-	// Default: false.
+	// Ordered: the rows come in this order, when the test is played straight, with
+	// one task. Default: false.
 	Ordered bool `yaml:"ordered"`
 }
 

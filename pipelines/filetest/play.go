@@ -65,6 +65,8 @@ func Play(ctx context.Context, t pipelines.Test, load Load, seed uint64, log *sl
 		seen := newSeen(t, outs, got)
 		if r.Seen == nil {
 			r.Seen = seen
+		} else {
+			seen.anyOrder = true
 		}
 		if r.Diffs = seen.compare(v.Comparable()); len(r.Diffs) > 0 {
 			r.Failed = v.Name
