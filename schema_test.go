@@ -102,7 +102,6 @@ list_missing merge_key name_number name_upper no_component no_from no_name no_so
 number_for_text number_in_quotes only_comment operator_at_top other_tools_file other_tools_kafka
 parallelism schema_beside_json several_at_once sink_under_operators size_without_unit step_is_text
 step_name steps_as_list tab text_for_number top_key_in_step two_components type_unit type_unknown
-tests_not_a_list tests_step_word tests_steps_missing tests_unknown_key
 tests_not_a_list tests_rows tests_step_word tests_steps_missing tests_unknown_key
 unclosed unknown_component variable_in_flow where_missing where_number window_no_size wrong_word
 `)
