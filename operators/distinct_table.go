@@ -130,19 +130,23 @@ func (t *distinctTable) sums(sums *distinctSums) error {
 // it belongs to. Rows begin with head; put borrows them.
 func (t *distinctTable) store(head []byte, put func(group int, row []byte) error) error {
 	for arg, table := range t.tables {
-		err := table.Dirty(func(e state.Entry) error {
-			r := table.Row(e)
-			t.key = append(append(t.key[:0], head...), byte(arg))
-			t.key = binary.AppendUvarint(binary.AppendUvarint(t.key, r[1]), r[0])
-			t.key = append(t.key, table.Key(e)...)
-			return put(state.GroupOf(table.Hash(e)), t.key)
-		})
+		err := table.Dirty(func(e state.Entry) error { return t.storeOne(head, arg, e, put) })
 		if err != nil {
 			return fmt.Errorf("store distinct values: %w", err)
 		}
 		table.ClearDirty()
 	}
 	return nil
+}
+
+// storeOne is store of one entry of an expression's table.
+func (t *distinctTable) storeOne(head []byte, arg int, e state.Entry, put func(group int, row []byte) error) error {
+	table := t.tables[arg]
+	r := table.Row(e)
+	t.key = append(append(t.key[:0], head...), byte(arg))
+	t.key = binary.AppendUvarint(binary.AppendUvarint(t.key, r[1]), r[0])
+	t.key = append(t.key, table.Key(e)...)
+	return put(state.GroupOf(table.Hash(e)), t.key)
 }
 
 // restore takes in a row that store made; row is without its head.
