@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,11 +213,11 @@ sinks:
 	flinkWrite(t, filepath.Join(dir, "in", "1.ndjson"), first)
 	if c.RestartAfter > 0 {
 		out := flinkRun(t, dir, p, len(first))
-		flinkSame(t, c.ID+" before the restart", out["out"], want[:c.RowsBeforeRestart])
+		sameValues(t, c.ID+" before the restart", out["out"], want[:c.RowsBeforeRestart])
 		flinkWrite(t, filepath.Join(dir, "in", "2.ndjson"), lines[c.RestartAfter:])
 	}
 	out := flinkRun(t, dir, p, 0)
-	flinkSame(t, c.ID, folded(t, out["out"]), want)
+	sameValues(t, c.ID, folded(t, out["out"]), want)
 	missed := []map[string]any{}
 	for _, r := range c.Late[c.Inputs[0].Name] {
 		line, err := json.Marshal(r)
@@ -227,7 +226,7 @@ sinks:
 		}
 		missed = append(missed, decode(t, line))
 	}
-	flinkSame(t, c.ID+" late rows", out["missed"], missed)
+	sameValues(t, c.ID+" late rows", out["missed"], missed)
 }
 
 // flinkRun runs a pipeline: to the end of its input, or until so many rows are
@@ -272,51 +271,6 @@ func flinkWrite(t *testing.T, path string, lines []string) {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// flinkSame compares rows on the columns of the wanted ones; numbers and times by
-// their value.
-func flinkSame(t *testing.T, what string, got, want []map[string]any) {
-	t.Helper()
-	if len(want) == 0 {
-		if len(got) > 0 {
-			t.Fatalf("%s: %d rows, want none: %v", what, len(got), got)
-		}
-		return
-	}
-	var columns []string
-	for c := range want[0] {
-		columns = append(columns, c)
-	}
-	for _, rows := range [][]map[string]any{got, want} {
-		for _, r := range rows {
-			for c, v := range r {
-				r[c] = flinkValue(v)
-			}
-		}
-	}
-	same(t, what, got, want, columns...)
-}
-
-func flinkValue(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if r, ok := new(big.Rat).SetString(v.String()); ok {
-			return r.RatString()
-		}
-	case string:
-		if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
-			return at.UTC().Format(time.RFC3339Nano)
-		}
-		if r, ok := new(big.Rat).SetString(v); ok {
-			return r.RatString()
-		}
-	case []any:
-		for i := range v {
-			v[i] = flinkValue(v[i])
-		}
-	}
-	return v
 }
 
 // flinkScript is a case in single steps.
@@ -402,7 +356,7 @@ sinks:
 			for _, r := range out["out"] {
 				r["window_start"], r["window_end"] = millis(t, r["window_start"]), millis(t, r["window_end"])
 			}
-			flinkSame(t, c.ID, out["out"], want)
+			sameValues(t, c.ID, out["out"], want)
 			var missed []map[string]any
 			for _, r := range c.Script.Late {
 				line, _ := json.Marshal(r)
@@ -411,7 +365,7 @@ sinks:
 			for _, r := range out["missed"] {
 				r["t"] = millis(t, r["t"])
 			}
-			flinkSame(t, c.ID+" late rows", out["missed"], missed)
+			sameValues(t, c.ID+" late rows", out["missed"], missed)
 		})
 	}
 	if played != 3 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"os"
 	"path/filepath"
 	"sort"
@@ -169,4 +170,49 @@ func same(t *testing.T, what string, got, want []map[string]any, columns ...stri
 		sort.Strings(diff)
 		t.Fatalf("%s: %d rows, want %d; %d differ (+ too many, - missing):\n%s", what, len(got), len(want), len(diff), strings.Join(diff[:min(10, len(diff))], "\n"))
 	}
+}
+
+// sameValues compares rows on the columns of the wanted ones; numbers and times by
+// their value.
+func sameValues(t *testing.T, what string, got, want []map[string]any) {
+	t.Helper()
+	if len(want) == 0 {
+		if len(got) > 0 {
+			t.Fatalf("%s: %d rows, want none: %v", what, len(got), got)
+		}
+		return
+	}
+	var columns []string
+	for c := range want[0] {
+		columns = append(columns, c)
+	}
+	for _, rows := range [][]map[string]any{got, want} {
+		for _, r := range rows {
+			for c, v := range r {
+				r[c] = valueOf(v)
+			}
+		}
+	}
+	same(t, what, got, want, columns...)
+}
+
+func valueOf(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if r, ok := new(big.Rat).SetString(v.String()); ok {
+			return r.RatString()
+		}
+	case string:
+		if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			return at.UTC().Format(time.RFC3339Nano)
+		}
+		if r, ok := new(big.Rat).SetString(v); ok {
+			return r.RatString()
+		}
+	case []any:
+		for i := range v {
+			v[i] = valueOf(v[i])
+		}
+	}
+	return v
 }
