@@ -11,6 +11,8 @@ import (
 	"frazil/dataflow/engine"
 	"frazil/pipelines"
 	"frazil/pipelines/rehearsal"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Load plans the pipeline of the test anew.
@@ -46,7 +48,8 @@ func (r *Result) Text() string {
 }
 
 // Play plays t straight and in every variant until one fails. seed decides the
-// random variants. log may be nil.
+// random variants; those beside the straight one run at once. load must be safe
+// for that. log may be nil.
 func Play(ctx context.Context, t pipelines.Test, load Load, seed uint64, log *slog.Logger) *Result {
 	r := &Result{Test: t}
 	p, outs, err := piece(t, load)
@@ -55,14 +58,40 @@ func Play(ctx context.Context, t pipelines.Test, load Load, seed uint64, log *sl
 		return r
 	}
 	ways := append([]rehearsal.Variant{p.Straight()}, p.Variants(rand.New(rand.NewPCG(seed, 1)))...)
-	for _, v := range ways {
+	if !r.play(ctx, p, outs, ways[:1], log) {
+		return r
+	}
+	r.play(ctx, p, outs, ways[1:], log)
+	return r
+}
+
+// atOnce is how many variants are played beside one another: they wait for the
+// disk most of the time.
+const atOnce = 6
+
+// play plays some ways and notes the first that fails; false: one did.
+func (r *Result) play(ctx context.Context, p *rehearsal.Piece, outs []pipelines.TestOutput, ways []rehearsal.Variant, log *slog.Logger) bool {
+	type end struct {
+		got *rehearsal.Outcome
+		err error
+	}
+	ends := make([]end, len(ways))
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	for i, v := range ways {
+		all.Go(func() error {
+			ends[i].got, ends[i].err = p.Play(ctx, v, log)
+			return nil
+		})
+	}
+	_ = all.Wait() // The errors are in ends.
+	for i, v := range ways {
 		r.Variants++
-		got, err := p.Play(ctx, v, log)
-		if err != nil {
+		if err := ends[i].err; err != nil {
 			r.Failed, r.Err = v.Name, err
-			return r
+			return false
 		}
-		seen := newSeen(t, outs, got)
+		seen := newSeen(r.Test, outs, ends[i].got)
 		if r.Seen == nil {
 			r.Seen = seen
 		} else {
@@ -70,22 +99,26 @@ func Play(ctx context.Context, t pipelines.Test, load Load, seed uint64, log *sl
 		}
 		if r.Diffs = seen.compare(v.Comparable()); len(r.Diffs) > 0 {
 			r.Failed = v.Name
-			return r
+			return false
 		}
 	}
-	return r
+	return true
 }
 
 // piece makes what is played of a test.
 func piece(t pipelines.Test, load Load) (*rehearsal.Piece, []pipelines.TestOutput, error) {
-	var outs []pipelines.TestOutput
+	first, err := load()
+	if err != nil {
+		return nil, nil, err
+	}
+	outs := pipelines.TestOutputs(first.Graph)
 	p, err := rehearsal.New(func(parallelism int) (*engine.Graph, error) {
 		x, err := load()
 		if err != nil {
 			return nil, err
 		}
 		x.Graph.Parallelism = parallelism
-		outs = Watch(x.Graph)
+		Watch(x.Graph)
 		return x.Graph, nil
 	})
 	if err != nil {
