@@ -1,9 +1,11 @@
 package operators
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"frazil/state"
 )
@@ -245,15 +247,57 @@ func (w *windowOrdered) wake(group int, to int64) error {
 	if err := w.env.State.DeleteRange(group, lo, hi); err != nil {
 		return fmt.Errorf("remove what was due: %w", err)
 	}
-	for _, key := range c.keys {
-		if hash := keyHash(key); c.set.has(hash) && w.store.find(hash, key) == 0 {
-			if _, err := w.load(hash, key); err != nil {
-				return err
-			}
-		}
+	if err := w.loadDue(group); err != nil {
+		return err
 	}
 	return w.findNext(group, hi)
 }
+
+// loadDue brings the keys of a key group back that wake has found. Reading all
+// entries in their order costs less than looking up more than some of them.
+func (w *windowOrdered) loadDue(group int) error {
+	c := &w.cold
+	if len(c.keys) == 0 {
+		return nil
+	}
+	if all := c.set.n / (w.env.Groups.Hi - w.env.Groups.Lo); orderedFewDue*len(c.keys) < all {
+		for _, key := range c.keys {
+			if hash := keyHash(key); c.set.has(hash) && w.store.find(hash, key) == 0 {
+				if _, err := w.load(hash, key); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	slices.SortFunc(c.keys, bytes.Compare)
+	rest := c.keys
+	lo := append([]byte{orderedStatePrefix}, rest[0]...)
+	hi := append(append([]byte{orderedStatePrefix}, rest[len(rest)-1]...), 0)
+	err := w.env.State.Scan(group, lo, hi, func(key, value []byte) error {
+		key = key[1:]
+		for len(rest) > 0 && bytes.Compare(rest[0], key) < 0 {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 || !bytes.Equal(rest[0], key) {
+			return nil
+		}
+		hash := keyHash(key)
+		if !c.set.has(hash) || w.store.find(hash, key) != 0 {
+			return nil
+		}
+		c.set.remove(hash)
+		_, err := w.open(hash, key, value)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read the groups that are due: %w", err)
+	}
+	return nil
+}
+
+// orderedFewDue: up to one key of so many is looked up by itself.
+const orderedFewDue = 16
 
 var errOrderedFound = errors.New("found")
 
