@@ -39,6 +39,8 @@ type topBefore struct {
 	places   []topPlace
 	buf      []byte // places
 	row, enc []byte
+	// itemBytes is about what the items of the batch before took.
+	itemBytes int
 }
 
 // topPlace says where in topBefore.buf the place of a row stands; from and to are
@@ -251,6 +253,7 @@ func (o *topBefore) firsts() arrow.RecordBatch {
 	b.Field(2).(*array.Int64Builder).AppendValues(o.from[1:], nil)
 	b.Field(3).(*array.Int64Builder).AppendValues(o.to[1:], nil)
 	key, items := b.Field(1).(*array.BinaryBuilder), b.Field(4).(*array.BinaryBuilder)
+	items.ReserveData(o.itemBytes)
 	for i := 1; i <= g.n; i++ {
 		key.Append(g.key(i))
 		o.enc = o.enc[:0]
@@ -261,6 +264,7 @@ func (o *topBefore) firsts() arrow.RecordBatch {
 		}
 		items.Append(o.enc)
 	}
+	o.itemBytes = items.DataLen() + items.DataLen()/8
 	return b.NewRecordBatch()
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
 	"frazil/dataflow"
 	"frazil/state"
@@ -18,6 +17,9 @@ type topChanges struct {
 	env *dataflow.Env
 	b   *array.RecordBuilder
 	ops []uint8
+	// rows and bytes per column of the batch before: as much is reserved at once.
+	rows  int
+	bytes []int
 }
 
 func newTopChanges(env *dataflow.Env, s *topShape) *topChanges {
@@ -71,6 +73,9 @@ func (c *topChanges) compare(ctx context.Context, l *topLists, was, is []topItem
 }
 
 func (c *topChanges) add(rank int, row []byte, op dataflow.Op) {
+	if len(c.ops) == 0 {
+		c.reserve()
+	}
 	cols := c.b.Fields()
 	if err := decodeRow(row, cols[:c.users]); err != nil {
 		panic(fmt.Sprintf("a row that this process encoded: %v", err))
@@ -81,13 +86,42 @@ func (c *topChanges) add(rank int, row []byte, op dataflow.Op) {
 	c.ops = append(c.ops, uint8(op))
 }
 
+// bytesBuilder is a builder of texts or bytes.
+type bytesBuilder interface {
+	DataLen() int
+	ReserveData(n int)
+}
+
+// reserve makes room for a batch like the one before.
+func (c *topChanges) reserve() {
+	c.b.Reserve(c.rows)
+	for i, n := range c.bytes {
+		if b, ok := c.b.Field(i).(bytesBuilder); ok {
+			b.ReserveData(n)
+		}
+	}
+}
+
+// measure notes the size of the batch that is to be sent.
+func (c *topChanges) measure() {
+	c.rows, c.bytes = len(c.ops), c.bytes[:0]
+	for _, f := range c.b.Fields() {
+		n := 0
+		if b, ok := f.(bytesBuilder); ok {
+			n = b.DataLen() + b.DataLen()/8
+		}
+		c.bytes = append(c.bytes, n)
+	}
+}
+
 // flush sends the rows so far.
 func (c *topChanges) flush(ctx context.Context, out dataflow.Emitter) error {
 	if len(c.ops) == 0 {
 		return nil
 	}
+	c.measure()
 	cols := c.b.Fields()
-	cols[len(cols)-1].(*array.Uint8Builder).AppendValues(slices.Clone(c.ops), nil)
+	cols[len(cols)-1].(*array.Uint8Builder).AppendValues(c.ops, nil)
 	c.env.Fates.Created.Add(int64(len(c.ops)))
 	c.ops = c.ops[:0]
 	return out.Emit(ctx, groupOut, c.b.NewRecordBatch())
