@@ -25,6 +25,8 @@ type distinctTable struct {
 	// rows are the mask and the length of the group's key.
 	tables []*state.Table
 	key    []byte
+	// tail is how many bytes at the end of a group's key its hash leaves out.
+	tail int
 }
 
 // newDistinctTable returns nil if no aggregate of s is distinct.
@@ -157,11 +159,11 @@ func (t *distinctTable) restore(row []byte) error {
 	table, row := t.tables[row[0]], row[1:]
 	n, w := binary.Uvarint(row)
 	mask, m := binary.Uvarint(row[max(w, 0):])
-	if w <= 0 || m <= 0 || n >= uint64(len(row)-w-m) {
+	if w <= 0 || m <= 0 || n >= uint64(len(row)-w-m) || n < uint64(t.tail) {
 		return errDistinctShort
 	}
 	key := row[w+m:]
-	e, _ := table.Upsert(distinctHash(keyHash(key[:n]), key[n:]), key)
+	e, _ := table.Upsert(distinctHash(keyHash(key[:int(n)-t.tail]), key[n:]), key)
 	r := table.Row(e)
 	r[0] |= mask
 	r[1] = n
