@@ -84,7 +84,9 @@ is an insert in its place.
 
 State with keep: first: a key stays until the watermark has passed its row's event time by twice
 "within", so that forgetting it never decides. In memory a key takes 32 to 96
-bytes, on disk 24; the columns of the row are not kept. Keys are compared by a
+bytes, on disk 24; the columns of the row are not kept. Keys that have no room in
+the step's share of state.memory are kept on disk alone, with 2 bytes each in
+memory: new keys hardly notice, a copy of such a key costs a read. Keys are compared by a
 hash of 128 bits.`,
 		Default: func() DedupConfig { return DedupConfig{Order: orderArrival, Keep: keepFirst} },
 		Plan:    planDedup,

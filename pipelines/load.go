@@ -158,8 +158,9 @@ type stateConfig struct {
 	// Dir is the directory of the state, relative to the working directory.
 	// Default: ./frazil-data/state/NAME.
 	Dir string `yaml:"dir"`
-	// Memory bounds what keyed state takes of the memory. Default: 256MiB, at most
-	// half of the memory.
+	// Memory bounds what keyed state takes of the memory: half of it is for what
+	// steps keep, half for changes that are not yet written. Default: 256MiB, at
+	// most half of the memory.
 	Memory component.Bytes `yaml:"memory"`
 }
 

@@ -85,7 +85,7 @@ var fieldDocs = map[string]string{
 	"frazil/pipelines.rowsConfig.Source":                     "Source that gives the rows. Default: the only one.",
 	"frazil/pipelines.rowsConfig.Split":                      "Split of the source, any name: a partition, a lane of files. Default: p0.",
 	"frazil/pipelines.stateConfig.Dir":                       "Dir is the directory of the state, relative to the working directory. Default: ./frazil-data/state/NAME.",
-	"frazil/pipelines.stateConfig.Memory":                    "Memory bounds what keyed state takes of the memory. Default: 256MiB, at most half of the memory.",
+	"frazil/pipelines.stateConfig.Memory":                    "Memory bounds what keyed state takes of the memory: half of it is for what steps keep, half for changes that are not yet written. Default: 256MiB, at most half of the memory.",
 	"frazil/pipelines.stepConfig.Clock":                      "Clock lets time pass: 5s. Default: none.",
 	"frazil/pipelines.stepConfig.Expect":                     "Expect holds the rows that are new since the last such step, after a checkpoint; of an output of changes, the whole table. Default: none.",
 	"frazil/pipelines.stepConfig.Idle":                       "Idle lets a split be caught up for its idle_after: the watermark goes on without it. Default: none.",
