@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +43,10 @@ func (c *cli) test(args []string) int {
 		fs.BoolVar(&r.require, "require", false, "fail if a file has no tests")
 		fs.BoolVar(&r.verbose, "v", false, "name every test")
 		fs.StringVar(&r.junit, "junit", "", "write a report for build servers to `FILE`")
-		fs.Uint64Var(&r.seed, "seed", r.seed, "seed of the random variants")
+		fs.Func("seed", "seed of the random variants, a `number` (default: another one each time)", func(s string) (err error) {
+			r.seed, err = strconv.ParseUint(s, 10, 64)
+			return err
+		})
 	})
 	if !ok {
 		return code
