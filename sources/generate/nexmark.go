@@ -191,6 +191,13 @@ func (g *Nexmark) millis(n int64) int64 {
 	return g.start + n/g.perSecond*1000 + n%g.perSecond*1000/g.perSecond
 }
 
+// nextMilli is the first event after n that has a later time.
+func (g *Nexmark) nextMilli(n int64) int64 {
+	second, at := n/g.perSecond*g.perSecond, n%g.perSecond
+	milli := at*1000/g.perSecond + 1
+	return second + (milli*g.perSecond+999)/1000
+}
+
 // lastAuction and lastPerson number, from 0 on, the newest one up to event n.
 func lastAuction(n int64) int64 {
 	return max(n/nexEpoch*nexAuctions+min(n%nexEpoch, nexAuctions)-1, 0)

@@ -245,3 +245,27 @@ func BenchmarkNexmark(b *testing.B) {
 		})
 	}
 }
+
+func TestNexmarkTimesFollowTheRateOfEvents(t *testing.T) {
+	for _, rate := range []int64{1, 3, 500, 999, 1000, 1001, 7777, 10_000, 1_000_000, 1_000_000_000} {
+		cfg := DefaultNexmark()
+		cfg.PerSecond, cfg.Columns, cfg.Events = rate, []string{"dateTime"}, 3000
+		g, err := NewNexmark(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := nexRows(t, cfg, 8192)[0]
+		i := 0
+		for n := range cfg.Events {
+			b, ok := g.Bid(n)
+			if !ok {
+				continue
+			}
+			want := fmt.Sprintf(`{"dateTime":%q}`, dataflow.Time(b.DateTime*1000).String())
+			if exact := cfgStart(t, cfg) + n*1000/rate; b.DateTime != exact || rows[i] != want {
+				t.Fatalf("%d events a second: event %d is at %s, want %s, %d", rate, n, rows[i], want, exact)
+			}
+			i++
+		}
+	}
+}
