@@ -25,9 +25,9 @@ type WindowConfig struct {
 	// values, null being a value. An entry is a column, or {name: expression}.
 	// Empty: one row per window.
 	By []By `yaml:"by"`
-	// Aggregate maps result columns to aggregates, in the order of the result:
-	// count(*), count(x), sum(x), avg(x), min(x), max(x), each with
-	// filter (where ...) behind it if wanted.
+	// Aggregate maps result columns to aggregates, in the order of the result, as
+	// {n: count(*), buyers: count(distinct buyer), total: sum(price) filter (where paid)}.
+	// The guide Aggregates lists all functions.
 	Aggregate component.NamedExprs `yaml:"aggregate,required"`
 	// AllowedLateness keeps a window open for this long after the watermark has
 	// passed its end: rows that arrive meanwhile count, and the final result
