@@ -19,7 +19,8 @@ type GroupConfig struct {
 	// Empty: one row for all.
 	By []By `yaml:"by"`
 	// Aggregate maps result columns to aggregates, in the order of the result:
-	// {n: count(*), total: sum(price) filter (where paid)}.
+	// {n: count(*), total: sum(price) filter (where paid)}. The guide Aggregates
+	// lists all functions.
 	Aggregate component.NamedExprs `yaml:"aggregate,required"`
 	// ExpireAfter bounds the state: a group that has no row for longer than this,
 	// in event time, begins anew with its next one, and a row that is older than
@@ -89,13 +90,19 @@ const (
 // groupHash is the column of the exchange with the hash of the key.
 const groupHash = "_hash"
 
-// groupExchange is the schema between the halves: the hash of the key, the key,
-// encoded accumulators.
-var groupExchange = arrow.NewSchema([]arrow.Field{
-	{Name: groupHash, Type: arrow.PrimitiveTypes.Uint64},
-	{Name: "_key", Type: dataflow.TypeBinary},
-	{Name: "_acc", Type: dataflow.TypeBinary},
-}, nil)
+// exchange is the schema between the halves: the hash of the key, the key, encoded
+// accumulators, and with distinct the different values (see distinct.go).
+func (s *groupShape) exchange() *arrow.Schema {
+	fields := []arrow.Field{
+		{Name: groupHash, Type: arrow.PrimitiveTypes.Uint64},
+		{Name: "_key", Type: dataflow.TypeBinary},
+		{Name: "_acc", Type: dataflow.TypeBinary},
+	}
+	if len(s.set.distinct) > 0 {
+		fields = append(fields, arrow.Field{Name: "_values", Type: dataflow.TypeBinary})
+	}
+	return arrow.NewSchema(fields, nil)
+}
 
 // groupShape is a checked configuration on its input.
 type groupShape struct {
@@ -125,14 +132,22 @@ func planGroup(in component.OperatorIn, cfg GroupConfig) (component.OperatorPlan
 			{Name: dataflow.PortLate, Stream: dataflow.Stream{Schema: s.late}},
 			dataflow.BadPort(),
 		},
-		Keyed:    true,
-		Exchange: groupExchange,
-		RouteBy:  groupHash,
-		KeyText:  s.by.keyText(),
-		State: fmt.Sprintf("%d bytes of accumulators and the key per group, until the watermark is %s after its last row (twice expire_after)",
-			8*s.layout().stride, 2*cfg.ExpireAfter),
+		Keyed:       true,
+		Exchange:    s.exchange(),
+		RouteBy:     groupHash,
+		KeyText:     s.by.keyText(),
+		State:       s.stateText(cfg),
 		Fingerprint: fmt.Sprintf("group/1 expire %dus", s.expire) + s.by.fingerprint() + s.set.fingerprint(),
 	}, nil
+}
+
+func (s *groupShape) stateText(cfg GroupConfig) string {
+	values := ""
+	if len(s.set.distinct) > 0 {
+		values = " and the different values under distinct"
+	}
+	return fmt.Sprintf("%d bytes of accumulators%s and the key per group, until the watermark is %s after its last row (twice expire_after)",
+		8*s.layout().stride, values, 2*cfg.ExpireAfter)
 }
 
 func newGroupShape(in component.OperatorIn, cfg GroupConfig) (*groupShape, error) {
@@ -146,7 +161,7 @@ func newGroupShape(in component.OperatorIn, cfg GroupConfig) (*groupShape, error
 	var more component.Problems
 	s.by, more = newByKeys(input, cfg.By)
 	problems = append(problems, more...)
-	s.set, more = newAggregateSet(input, cfg.Aggregate)
+	s.set, more = newDistinctAggregateSet(input, cfg.Aggregate)
 	problems = append(problems, more...)
 	fields := slices.Clone(s.by.schema.Fields())
 	for _, f := range s.set.results {

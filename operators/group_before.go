@@ -26,6 +26,7 @@ type groupBefore struct {
 	feed   *aggregateFeed
 	layout *accLayout
 	groups windowGroups
+	values *distinctBatch // nil without distinct
 
 	starts []int64 // number of the stretch, per row
 	group  []uint32
@@ -42,7 +43,7 @@ func newGroupBefore(env *dataflow.Env, s *groupShape) (*groupBefore, error) {
 	layout := s.layout()
 	return &groupBefore{
 		groupShape: s, env: env, judge: newRowJudge(env, s.input, s.late, s.expire), keys: keys,
-		feed: s.set.newFeed(env), layout: layout, heaps: layout.newHeaps(),
+		feed: s.set.newFeed(env), values: s.set.newDistinctBatch(), layout: layout, heaps: layout.newHeaps(),
 	}, nil
 }
 
@@ -116,6 +117,9 @@ func (o *groupBefore) accumulate() {
 		o.heaps[h].reset()
 	}
 	o.feed.update(o.layout, o.rows, o.heaps, o.group)
+	if o.values != nil {
+		o.values.collect(o.feed, o.group, o.groups.n)
+	}
 	first := len(o.set.funcs)
 	for i, flip := range [2]uint64{^uint64(0), 0} {
 		extremeInts(o.layout.column(first+i, o.rows, o.heaps), o.group, o.judge.times, flip)
@@ -125,7 +129,7 @@ func (o *groupBefore) accumulate() {
 // partials returns one row per group in the schema of the exchange.
 func (o *groupBefore) partials() arrow.RecordBatch {
 	g := &o.groups
-	b := array.NewRecordBuilder(o.env.Alloc, groupExchange)
+	b := array.NewRecordBuilder(o.env.Alloc, o.exchange())
 	defer b.Release()
 	b.Reserve(g.n)
 	b.Field(0).(*array.Uint64Builder).AppendValues(g.hashes[1:], nil)
@@ -136,6 +140,10 @@ func (o *groupBefore) partials() arrow.RecordBatch {
 		key.Append(g.key(i))
 		o.enc = o.layout.encode(o.enc[:0], o.rows[i*o.layout.stride:(i+1)*o.layout.stride], o.heaps)
 		acc.Append(o.enc)
+		if o.values != nil {
+			o.enc = o.values.append(o.enc[:0], uint32(i))
+			b.Field(3).(*array.BinaryBuilder).Append(o.enc)
+		}
 	}
 	return b.NewRecordBatch()
 }

@@ -25,7 +25,12 @@ func (o *groupKeyed) sweep() error {
 	o.swept = step
 	gone := int64(o.wm.Sub(2 * durationOf(o.expire)))
 	for e, parts := range o.older {
-		o.setOlder(e, slices.DeleteFunc(parts, func(p groupPart) bool { return p.last <= gone }))
+		o.setOlder(e, slices.DeleteFunc(parts, func(p groupPart) bool {
+			if p.last <= gone {
+				o.values.end(p.number)
+			}
+			return p.last <= gone
+		}))
 	}
 	for i := range o.table.Len() {
 		e := o.table.At(i)
@@ -38,8 +43,10 @@ func (o *groupKeyed) sweep() error {
 		if err := o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), nil); err != nil {
 			return err
 		}
+		o.values.end(o.number(e))
 		o.drop(e)
 	}
+	o.values.purge()
 	if 2*o.dropped > o.table.Len() {
 		return o.compact()
 	}
@@ -50,7 +57,7 @@ func (o *groupKeyed) sweep() error {
 // dirty.
 func (o *groupKeyed) compact() error {
 	old, heaps, older := o.table, o.heaps, o.older
-	o.table, o.heaps, o.older = state.NewTable(1+o.layout.stride), o.layout.newHeaps(), map[state.Entry][]groupPart{}
+	o.table, o.heaps, o.older = state.NewTable(o.words()), o.layout.newHeaps(), map[state.Entry][]groupPart{}
 	o.dropped = 0
 	for i := range old.Len() {
 		e := old.At(i)
@@ -60,10 +67,11 @@ func (o *groupKeyed) compact() error {
 		n, _ := o.table.Upsert(old.Hash(e), old.Key(e))
 		row := o.table.Row(n)
 		row[0] = old.Row(e)[0]
-		o.buf = o.layout.encode(o.buf[:0], old.Row(e)[1:], heaps)
-		if err := o.layout.merge(row[1:], o.heaps, o.buf); err != nil {
+		o.buf = o.layout.encode(o.buf[:0], old.Row(e)[1:1+o.layout.stride], heaps)
+		if err := o.layout.merge(row[1:1+o.layout.stride], o.heaps, o.buf); err != nil {
 			return err
 		}
+		o.setNumber(n, old.Row(e)[1+o.layout.stride])
 		if parts := older[e]; len(parts) > 0 {
 			o.older[n] = parts
 		}

@@ -3,7 +3,6 @@ package operators
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -19,7 +18,8 @@ import (
 //
 //	value = 0x01, then the parts of the group, the latest first: uvarint of the
 //	        length, accumulators (see accLayout) with the least and the greatest
-//	        event time as the last two
+//	        event time as the last two; with distinct, a number (8, big endian)
+//	        before them, by which the values of the part are known
 const (
 	groupStatePrefix  = 'g'
 	groupStateVersion = 1
@@ -35,13 +35,14 @@ type groupKeyed struct {
 	*groupShape
 	env     *dataflow.Env
 	layout  *accLayout
-	table   *state.Table // per group a word of marks, then the accumulators
+	table   *state.Table // per group a word of marks, the accumulators, groupDistinct's number
 	heaps   []accHeap
 	older   map[state.Entry][]groupPart
 	dropped int // entries whose group has expired
 	live    [state.NumGroups]int
 	before  []byte // rows as they were at the last barrier, of what changed since
 	log     *keyLog
+	values  *groupDistinct // nil without distinct
 	changes *groupChanges
 	wm      dataflow.Time
 	swept   int64 // the watermark of the last sweep, in steps
@@ -60,6 +61,7 @@ const (
 // groupPart is an earlier part of a group.
 type groupPart struct {
 	first, last int64
+	number      uint64 // of groupDistinct
 	acc         []byte // as encoded
 }
 
@@ -68,13 +70,17 @@ func newGroupKeyed(env *dataflow.Env, s *groupShape) (*groupKeyed, error) {
 		groupShape: s, env: env, layout: s.layout(), older: map[state.Entry][]groupPart{},
 		wm: dataflow.MinTime, swept: int64(dataflow.MinTime),
 	}
-	o.table, o.heaps = state.NewTable(1+o.layout.stride), o.layout.newHeaps()
+	o.table, o.heaps = state.NewTable(o.words()), o.layout.newHeaps()
+	o.values = newGroupDistinct(o)
 	var err error
 	if o.changes, err = newGroupChanges(env, s, o.layout); err != nil {
 		return nil, err
 	}
 	if o.log, err = openKeyLog(env, groupStatePrefix, o.load); err != nil {
 		return nil, fmt.Errorf("restore groups: %w", err)
+	}
+	if err := o.values.restore(env); err != nil {
+		return nil, fmt.Errorf("restore distinct values: %w", err)
 	}
 	o.table.ClearDirty()
 	return o, nil
@@ -99,21 +105,38 @@ func (o *groupKeyed) load(_ int, key, value []byte) error {
 		}
 		acc := rest[w : w+int(n)]
 		rest = rest[w+int(n):]
+		number := uint64(0)
+		if o.values != nil {
+			if len(acc) < 8 {
+				return fmt.Errorf("group %x: %w", key, errAccShort)
+			}
+			number, acc = binary.BigEndian.Uint64(acc), acc[8:]
+			o.values.next = max(o.values.next, number)
+		}
 		first, last, err := o.span(acc)
 		if err != nil {
 			return fmt.Errorf("group %x: %w", key, err)
 		}
 		if i > 0 {
-			o.older[e] = append(o.older[e], groupPart{first, last, slices.Clone(acc)})
+			o.older[e] = append(o.older[e], groupPart{first, last, number, slices.Clone(acc)})
 			continue
 		}
 		if err := o.layout.merge(o.acc(e), o.heaps, acc); err != nil {
 			return fmt.Errorf("group %x: %w", key, err)
 		}
 		o.table.Row(e)[0] = groupShown
+		o.setNumber(e, number)
 	}
 	return nil
 }
+
+// words is the size of a row of the table.
+func (o *groupKeyed) words() int { return 2 + o.layout.stride }
+
+// number is what the values of the latest part of a group are known by.
+func (o *groupKeyed) number(e state.Entry) uint64 { return o.table.Row(e)[1+o.layout.stride] }
+
+func (o *groupKeyed) setNumber(e state.Entry, n uint64) { o.table.Row(e)[1+o.layout.stride] = n }
 
 // upsert returns the entry of a key, which has no rows if it is new or had
 // expired.
@@ -138,7 +161,7 @@ func (o *groupKeyed) drop(e state.Entry) {
 	o.live[state.GroupOf(o.table.Hash(e))]--
 }
 
-func (o *groupKeyed) acc(e state.Entry) []uint64 { return o.table.Row(e)[1:] }
+func (o *groupKeyed) acc(e state.Entry) []uint64 { return o.table.Row(e)[1 : 1+o.layout.stride] }
 
 func (o *groupKeyed) empty(e state.Entry) { clear(o.acc(e)) }
 
@@ -163,6 +186,7 @@ func (o *groupKeyed) span(acc []byte) (first, last int64, err error) {
 func (o *groupKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ dataflow.Emitter) error {
 	hashes := b.Column(0).(*array.Uint64).Uint64Values()
 	keys, accs := b.Column(1).(*array.Binary), b.Column(2).(*array.Binary)
+	var values []byte
 	for i, h := range hashes {
 		if i%windowWarm == 0 {
 			o.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
@@ -171,18 +195,21 @@ func (o *groupKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ da
 		if mark := o.table.Row(e)[0]; mark == groupShown {
 			o.keepFormer(e)
 		}
-		if err := o.add(e, accs.Value(i)); err != nil {
+		if o.values != nil {
+			values = b.Column(3).(*array.Binary).Value(i)
+		}
+		if err := o.add(e, accs.Value(i), values); err != nil {
 			return fmt.Errorf("merge a partial row: %w", err)
 		}
 	}
-	return nil
+	return o.values.settle()
 }
 
 // keepFormer copies the row of e as it is at the first change after a barrier.
 func (o *groupKeyed) keepFormer(e state.Entry) {
 	row := o.table.Row(e)
 	row[0] |= uint64(len(o.before) + 1)
-	o.buf = o.layout.encode(o.buf[:0], row[1:], o.heaps)
+	o.buf = o.layout.encode(o.buf[:0], o.acc(e), o.heaps)
 	o.before = binary.AppendUvarint(o.before, uint64(len(o.buf)))
 	o.before = append(o.before, o.buf...)
 }
@@ -198,26 +225,32 @@ func (o *groupKeyed) former(e state.Entry) []byte {
 	return o.before[from : from+int(n)]
 }
 
-// add puts a partial row into the part of the group that it belongs to.
-func (o *groupKeyed) add(e state.Entry, enc []byte) error {
+// add puts a partial row and its values into the part of the group that they
+// belong to.
+func (o *groupKeyed) add(e state.Entry, enc, values []byte) error {
 	acc := o.acc(e)
 	first, last, ok := o.times(acc)
-	if !ok {
-		return o.layout.merge(acc, o.heaps, enc)
-	}
 	from, to, err := o.span(enc)
 	switch {
 	case err != nil:
 		return err
+	case !ok:
+		o.setNumber(e, o.values.begin())
 	case from-last > o.expire: // A later part: what was the latest goes beside.
-		part := groupPart{first, last, o.layout.encode(nil, acc, o.heaps)}
+		if err := o.values.settle(); err != nil {
+			return err
+		}
+		part := groupPart{first, last, o.number(e), o.layout.encode(nil, acc, o.heaps)}
 		o.older[e] = append(o.older[e], part)
 		o.empty(e)
-		return o.layout.merge(acc, o.heaps, enc)
+		o.setNumber(e, o.values.begin())
 	case first-to > o.expire:
-		return o.addOlder(e, groupPart{from, to, slices.Clone(enc)})
+		return o.addOlder(e, groupPart{first: from, last: to, number: o.values.begin(), acc: enc}, values)
 	}
-	if err := o.layout.merge(acc, o.heaps, enc); err != nil || len(o.older[e]) == 0 {
+	if err := o.layout.merge(acc, o.heaps, enc); err != nil {
+		return err
+	}
+	if err := o.values.add(e, values); err != nil || len(o.older[e]) == 0 {
 		return err
 	}
 	return o.joinOlder(e)
@@ -225,21 +258,35 @@ func (o *groupKeyed) add(e state.Entry, enc []byte) error {
 
 // joinOlder takes the parts into the latest one that now touch it.
 func (o *groupKeyed) joinOlder(e state.Entry) error {
-	for again := true; again; {
-		again = false
-		for i, p := range o.older[e] {
-			if first, _, _ := o.times(o.acc(e)); first-p.last > o.expire {
-				continue
-			}
-			if err := o.layout.merge(o.acc(e), o.heaps, p.acc); err != nil {
-				return err
-			}
-			o.setOlder(e, slices.Delete(o.older[e], i, i+1))
-			again = true
-			break
+	if err := o.values.settle(); err != nil {
+		return err
+	}
+	for i := 0; i < len(o.older[e]); i++ {
+		p := o.older[e][i]
+		if first, _, _ := o.times(o.acc(e)); first-p.last > o.expire {
+			continue
 		}
+		if err := o.mergePart(o.acc(e), o.heaps, e, o.number(e), p); err != nil {
+			return err
+		}
+		o.setOlder(e, slices.Delete(o.older[e], i, i+1))
+		i = -1
 	}
 	return nil
+}
+
+// mergePart adds part p of a group to row, whose values are known by number.
+func (o *groupKeyed) mergePart(row []uint64, heaps []accHeap, e state.Entry, number uint64, p groupPart) error {
+	if o.values == nil {
+		return o.layout.merge(row, heaps, p.acc)
+	}
+	other, otherHeaps := make([]uint64, o.layout.stride), o.layout.newHeaps()
+	if err := o.layout.merge(other, otherHeaps, p.acc); err != nil {
+		return err
+	}
+	o.values.strip(other)
+	o.layout.mergeRow(row, heaps, other, otherHeaps)
+	return o.values.move(e, p.number, number, row, heaps)
 }
 
 func (o *groupKeyed) setOlder(e state.Entry, parts []groupPart) {
@@ -250,22 +297,32 @@ func (o *groupKeyed) setOlder(e state.Entry, parts []groupPart) {
 	o.older[e] = parts
 }
 
-// addOlder adds p to the earlier parts, joining those that it touches.
-func (o *groupKeyed) addOlder(e state.Entry, p groupPart) error {
+// addOlder adds p, with its values, to the earlier parts, joining those that it
+// touches.
+func (o *groupKeyed) addOlder(e state.Entry, p groupPart, values []byte) error {
+	if err := o.values.settle(); err != nil {
+		return err
+	}
+	row, heaps := make([]uint64, o.layout.stride), o.layout.newHeaps()
+	if err := o.layout.merge(row, heaps, p.acc); err != nil {
+		return err
+	}
+	if err := o.values.addTo(row, heaps, e, p.number, values); err != nil {
+		return err
+	}
 	parts := o.older[e]
-	for i := 0; i < len(parts); {
+	for i := 0; i < len(parts); i++ {
 		q := parts[i]
 		if q.first-p.last > o.expire || p.first-q.last > o.expire {
-			i++
 			continue
 		}
-		row, heaps := make([]uint64, o.layout.stride), o.layout.newHeaps()
-		if err := errors.Join(o.layout.merge(row, heaps, q.acc), o.layout.merge(row, heaps, p.acc)); err != nil {
+		if err := o.mergePart(row, heaps, e, p.number, q); err != nil {
 			return err
 		}
-		p = groupPart{min(p.first, q.first), max(p.last, q.last), o.layout.encode(nil, row, heaps)}
-		parts, i = slices.Delete(parts, i, i+1), 0
+		p.first, p.last = min(p.first, q.first), max(p.last, q.last)
+		parts, i = slices.Delete(parts, i, i+1), -1
 	}
+	p.acc = o.layout.encode(nil, row, heaps)
 	o.older[e] = append(parts, p)
 	return nil
 }
@@ -298,6 +355,9 @@ func (o *groupKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out datafl
 	}
 	o.table.ClearDirty()
 	o.before = o.before[:0]
+	if err := o.values.store(o.env); err != nil {
+		return err
+	}
 	if err := o.sweep(); err != nil {
 		return fmt.Errorf("drop groups: %w", err)
 	}
@@ -310,9 +370,11 @@ func (o *groupKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out datafl
 func (o *groupKeyed) store(e state.Entry) error {
 	o.buf = append(o.buf[:0], groupStateVersion)
 	row, heaps := o.acc(e), o.heaps
-	o.buf = appendSized(o.buf, func(dst []byte) []byte { return o.layout.encode(dst, row, heaps) })
+	o.buf = appendSized(o.buf, func(dst []byte) []byte {
+		return o.layout.encode(o.values.appendNumber(dst, o.number(e)), row, heaps)
+	})
 	for _, p := range o.older[e] {
-		o.buf = appendSized(o.buf, func(dst []byte) []byte { return append(dst, p.acc...) })
+		o.buf = appendSized(o.buf, func(dst []byte) []byte { return append(o.values.appendNumber(dst, p.number), p.acc...) })
 	}
 	return o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), o.buf)
 }
@@ -340,6 +402,7 @@ func (o *groupKeyed) rewrite() error {
 // Close implements dataflow.Operator.
 func (o *groupKeyed) Close() error {
 	o.changes.release()
+	o.values.release()
 	return nil
 }
 

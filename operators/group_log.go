@@ -57,19 +57,11 @@ func (l *keyLog) put(group int, key, value []byte) error {
 // rewrite writes those key groups anew whose log is mostly what has been
 // superseded: store puts an entry of t that counts; live is how many there are.
 func (l *keyLog) rewrite(env *dataflow.Env, live *[state.NumGroups]int, t *state.Table, store func(e state.Entry) error) error {
-	var full [state.NumGroups]bool
-	found := false
-	for g := env.Groups.Lo; g < env.Groups.Hi; g++ {
-		if l.rows[g] <= 2*live[g]+keyLogSlack {
-			continue
-		}
-		full[g], found = true, true
-		l.rows[g] = 0
-		if err := l.log.Drop(g); err != nil {
-			return fmt.Errorf("write key group %d anew: %w", g, err)
-		}
+	full, err := l.begin(env, live)
+	if err != nil || full == nil {
+		return err
 	}
-	for i := 0; found && i < t.Len(); i++ {
+	for i := range t.Len() {
 		if e := t.At(i); full[state.GroupOf(t.Hash(e))] {
 			if err := store(e); err != nil {
 				return err
@@ -77,6 +69,26 @@ func (l *keyLog) rewrite(env *dataflow.Env, live *[state.NumGroups]int, t *state
 		}
 	}
 	return nil
+}
+
+// begin drops the log of those key groups that have more than twice as many rows
+// as live keys, and returns which these are, nil for none. The caller puts all of
+// their values.
+func (l *keyLog) begin(env *dataflow.Env, live *[state.NumGroups]int) (full *[state.NumGroups]bool, err error) {
+	for g := env.Groups.Lo; g < env.Groups.Hi; g++ {
+		if l.rows[g] <= 2*live[g]+keyLogSlack {
+			continue
+		}
+		if full == nil {
+			full = &[state.NumGroups]bool{}
+		}
+		full[g] = true
+		l.rows[g] = 0
+		if err := l.log.Drop(g); err != nil {
+			return nil, fmt.Errorf("write key group %d anew: %w", g, err)
+		}
+	}
+	return full, nil
 }
 
 // flush writes what was put since the last flush into the KV.

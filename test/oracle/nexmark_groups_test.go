@@ -34,8 +34,8 @@ operators:
     from: bid
     group:
       by: [channel]
-      aggregate: {n: count(*), sum_price: sum(price), first_time: "min(\"dateTime\")", last_time: "max(\"dateTime\")"}
+      aggregate: {n: count(*), auctions: count(distinct auction), sum_price: sum(price), first_time: "min(\"dateTime\")", last_time: "max(\"dateTime\")"}
       expire_after: 24h
   often: {from: per, filter: {where: n >= 120}}
-`, lacks: []string{"auctions"}},
+`},
 }
