@@ -15,26 +15,35 @@ import (
 const windowDoc = `Groups rows by windows of event time and by columns, and gives one row per
 window and group: the "by" columns, window_start, window_end, the aggregates.
 
-Time: a row belongs to the window that holds its event time. A window gives its
+Windows: tumbling ones follow one another without a gap, hopping ones overlap,
+cumulative ones begin together and end one step apart; global is one window. They
+are aligned to 1970-01-01T00:00:00Z, moved by the offset; calendar units (1d, 1w,
+1mo, 1y) begin at midnight in the zone. Session and count windows are made by
+rows.
+
+Time: a row belongs to the windows that hold its event time. A window gives its
 result when the watermark reaches its end plus the allowed lateness, and not
 before; the clock has no part in it. A window without rows gives nothing. The
-event time of a result is window_end less 1us.
+event time of a result is window_end less 1us. A global window gives its result
+at the end of the input, without window_start and window_end.
 
-Late rows: a row is late if the watermark that its own split had just before it
-had already reached the end of its window plus the allowed lateness. It leaves
-by "late": its columns, then window_start, window_end, watermark (its stamp,
-null if there was none), lateness (microseconds between the moment the window
-closed and the stamp) and its system columns. Names that the row already has
-get the prefix late_.
+Late rows: a row is late for a window if the watermark that its own split had
+just before it had already reached the window's end plus the allowed lateness. A
+row that is late for all of its windows leaves by "late": its columns, then
+window_start, window_end (of its last window), watermark (its stamp, null if
+there was none), lateness (microseconds between the moment the window closed and
+the stamp) and its system columns. Names that the row already has get the prefix
+late_. A row that is late for some of its windows counts in the others.
 
-Bad rows: a row for which an argument or a filter cannot be computed leaves by
-"bad" and counts in no aggregate; an argument is computed only where the filter
-is true. A result that does not fit its type leaves by "bad" as well.
+Bad rows: a row for which a group, an argument or a filter cannot be computed
+leaves by "bad" and counts in no aggregate; an argument is computed only where
+the filter is true. A result that does not fit its type leaves by "bad" as well.
 
 Order: results of one task come by window_end, then by group.
 
 State: one row of accumulators per group and open window, in memory, written at
-each checkpoint where changed.`
+each checkpoint where changed. Windows that overlap share panes, as long as the
+greatest common divisor of their sizes; a row is counted once, in its pane.`
 
 func init() {
 	component.RegisterOperator(component.Operator[WindowConfig]{

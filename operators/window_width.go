@@ -49,6 +49,9 @@ func (w Width) parse() (windowWidth, error) {
 		}
 	}
 	d, err := component.ParseDuration(text)
+	if _, number := strconv.ParseFloat(text, 64); err != nil && number == nil {
+		return windowWidth{}, err
+	}
 	if err != nil {
 		return windowWidth{}, fmt.Errorf("width %q: expected a number with a unit, as 500ms, 10s, 5m, 1h, or a calendar unit, as 1d, 1w, 1mo, 1y", text)
 	}
