@@ -115,15 +115,17 @@ func TestGoodFilesPlan(t *testing.T) {
 	}
 }
 
-// The forms for programs, of one pipeline that has a bit of everything.
+// The forms for programs, of a pipeline that has a bit of everything and of one
+// with changelogs.
 func TestThePlanHasFormsForPrograms(t *testing.T) {
 	goldens(t, "good")
-	for _, form := range []string{"json", "ndjson", "dot", "mermaid"} {
-		code, stdout, stderr := frazil("plan", "--format", form, "fleet.yaml")
+	for _, name := range []string{"fleet.json", "fleet.ndjson", "fleet.dot", "fleet.mermaid", "changes.dot", "changes.mermaid"} {
+		file, form, _ := strings.Cut(name, ".")
+		code, stdout, stderr := frazil("plan", "--format", form, file+".yaml")
 		if code != exitOK || stderr != "" {
 			t.Errorf("plan --format %s: exit code %d\n%s", form, code, stderr)
 		}
-		goldenAs(t, "fleet."+form, stdout)
+		goldenAs(t, name, stdout)
 	}
 }
 
