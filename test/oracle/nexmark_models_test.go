@@ -24,6 +24,8 @@ var nexmarkModels = []struct {
 	{"q2", "q02", nil, modelQ2},
 	{"q5", "q05", nil, modelQ5},
 	{"q11", "q11", map[string]string{"starttime": "window_start", "endtime": "window_end"}, modelQ11},
+	{"q15", "q15", nil, modelQ15},
+	{"q16", "q16", nil, modelQ16},
 	{"q17", "q17", nil, modelQ17},
 	{"q18", "q18", nil, modelQ18},
 	{"q19", "q19", nil, modelQ19},

@@ -40,6 +40,8 @@ var nexmarkCases = []nexmarkCase{
 	{golden: "q02", file: "q2"},
 	{golden: "q05", file: "q5"},
 	{golden: "q11", file: "q11", as: map[string]string{"starttime": "window_start", "endtime": "window_end"}},
+	{golden: "q15", file: "q15"},
+	{golden: "q16", file: "q16"},
 	{golden: "q17", file: "q17"},
 	{golden: "q18", file: "q18"},
 	{golden: "q19", file: "q19"},
