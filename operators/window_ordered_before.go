@@ -1,7 +1,6 @@
 package operators
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 )
 
 // windowOrderedBefore is the half of an ordered window in front of the exchange.
@@ -25,6 +23,7 @@ type windowOrderedBefore struct {
 	keys  *byFeed
 	bad   *dataflow.BadRows
 	users *arrow.Schema
+	rows  rowWriter
 
 	time, stamp int // columns
 	marks       []rowMark
@@ -41,7 +40,7 @@ func newOrderedBefore(env *dataflow.Env, s *orderedShape) (*windowOrderedBefore,
 	}
 	return &windowOrderedBefore{
 		orderedShape: s, env: env, feed: s.newFeed(env), keys: keys, bad: dataflow.NewBadRows(env),
-		gone:  lateRows{bounded: s.bounded},
+		gone: lateRows{bounded: s.bounded}, rows: rowWriter{schema: arrow.NewSchema(dataflow.UserFields(s.input), nil)},
 		users: arrow.NewSchema(dataflow.UserFields(s.input), nil),
 		time:  dataflow.Column(s.input, dataflow.SysTime), stamp: dataflow.Column(s.input, dataflow.SysStamp),
 	}, nil
@@ -236,7 +235,7 @@ func (w *windowOrderedBefore) wholeRows(b arrow.RecordBatch, closed int64) (arro
 		}
 		out.AppendNulls(none)
 		none = 0
-		row, err := w.wholeRow(b, int64(i))
+		row, err := w.rows.row(w.env, b, int64(i))
 		if err != nil {
 			return nil, err
 		}
@@ -244,19 +243,6 @@ func (w *windowOrderedBefore) wholeRows(b arrow.RecordBatch, closed int64) (arro
 	}
 	out.AppendNulls(none)
 	return out.NewArray(), nil
-}
-
-func (w *windowOrderedBefore) wholeRow(b arrow.RecordBatch, i int64) ([]byte, error) {
-	users := array.NewRecordBatch(w.users, b.Columns()[:w.users.NumFields()], b.NumRows())
-	defer users.Release()
-	row := users.NewSlice(i, i+1)
-	defer row.Release()
-	var buf bytes.Buffer
-	iw := ipc.NewWriter(&buf, ipc.WithSchema(w.users), ipc.WithAllocator(w.env.Alloc))
-	if err := errors.Join(iw.Write(row), iw.Close()); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
 }
 
 var _ dataflow.Operator = (*windowOrderedBefore)(nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	"frazil/dataflow"
@@ -61,13 +62,14 @@ func (l *lateRows) columns(env *dataflow.Env, late *arrow.Schema, users int, sta
 
 // orderedLate sends rows to "late" of which only this half can say that they
 // are. They came through the exchange whole: the user's columns in the column
-// orderedRow, as an Arrow IPC stream of one row.
+// orderedRow, each as a message of an Arrow IPC stream (see rowWriter).
 type orderedLate struct {
 	*orderedShape
 	lateRows
 	env   *dataflow.Env
 	whole *array.Binary
 	users *arrow.Schema
+	head  []byte // of a stream of rows
 }
 
 func newOrderedLate(env *dataflow.Env, s *orderedShape) *orderedLate {
@@ -126,25 +128,84 @@ func (l *orderedLate) flush(ctx context.Context, b arrow.RecordBatch, out datafl
 
 // decode reads the user's columns of the late rows.
 func (l *orderedLate) decode() (arrow.RecordBatch, error) {
-	batches := make([]arrow.RecordBatch, 0, len(l.rows))
+	if l.head == nil {
+		var err error
+		if l.head, err = rowStreamHead(l.env, l.users); err != nil {
+			return nil, err
+		}
+	}
+	parts := []io.Reader{bytes.NewReader(l.head)}
+	for _, i := range l.rows {
+		parts = append(parts, bytes.NewReader(l.whole.Value(int(i))))
+	}
+	r, err := ipc.NewReader(io.MultiReader(parts...), ipc.WithAllocator(l.env.Alloc))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Release()
+	var batches []arrow.RecordBatch
 	defer func() {
 		for _, b := range batches {
 			b.Release()
 		}
 	}()
-	for _, i := range l.rows {
-		r, err := ipc.NewReader(bytes.NewReader(l.whole.Value(int(i))), ipc.WithAllocator(l.env.Alloc))
-		if err != nil {
-			return nil, err
-		}
-		if !r.Next() {
-			err := r.Err()
-			r.Release()
-			return nil, fmt.Errorf("no row in %d bytes: %v", len(l.whole.Value(int(i))), err)
-		}
+	rows := 0
+	for r.Next() {
 		b := r.RecordBatch()
 		batches = append(batches, array.NewRecordBatch(l.users, b.Columns(), b.NumRows()))
-		r.Release()
+		rows += int(b.NumRows())
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	if rows != len(l.rows) {
+		return nil, fmt.Errorf("%d rows, want %d", rows, len(l.rows))
 	}
 	return joinBatches(l.env, batches)
+}
+
+// rowWriter writes rows as messages of an Arrow IPC stream, without what stands
+// at the beginning of one.
+type rowWriter struct {
+	schema *arrow.Schema
+	buf    bytes.Buffer
+	w      *ipc.Writer
+}
+
+// rowStreamHead is the beginning of a stream whose messages are those of a
+// rowWriter: its schema and a batch without rows.
+func rowStreamHead(env *dataflow.Env, schema *arrow.Schema) ([]byte, error) {
+	w := rowWriter{schema: schema}
+	if err := w.start(env); err != nil {
+		return nil, err
+	}
+	return w.buf.Bytes(), nil
+}
+
+func (w *rowWriter) start(env *dataflow.Env) error {
+	b := array.NewRecordBuilder(env.Alloc, w.schema)
+	defer b.Release()
+	none := b.NewRecordBatch()
+	defer none.Release()
+	w.w = ipc.NewWriter(&w.buf, ipc.WithSchema(w.schema), ipc.WithAllocator(env.Alloc))
+	return w.w.Write(none)
+}
+
+// row returns the message of row i of b, whose first columns are those of the
+// schema. It is valid until the next call.
+func (w *rowWriter) row(env *dataflow.Env, b arrow.RecordBatch, i int64) ([]byte, error) {
+	if w.w == nil {
+		if err := w.start(env); err != nil {
+			return nil, err
+		}
+	}
+	w.buf.Reset()
+	users := array.NewRecordBatch(w.schema, b.Columns()[:w.schema.NumFields()], b.NumRows())
+	defer users.Release()
+	row := users.NewSlice(i, i+1)
+	defer row.Release()
+	if err := w.w.Write(row); err != nil {
+		return nil, err
+	}
+	return w.buf.Bytes(), nil
 }
