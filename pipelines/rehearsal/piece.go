@@ -74,6 +74,8 @@ type Piece struct {
 	// shuffles: other interleavings must give the same; replays: a lost state can
 	// be made again.
 	shuffles, replays bool
+	// free: a step may give other rows whatever the order is, by the clock.
+	free bool
 }
 
 // Output is one sink of a piece.
@@ -98,6 +100,9 @@ func New(load func(parallelism int) (*engine.Graph, error)) (*Piece, error) {
 		if src.Tasks == 1 {
 			p.shuffles, p.replays = false, false
 		}
+	}
+	for _, op := range g.Operators {
+		p.free = p.free || op.Plan.NotReplayable != "" && !op.Plan.ByOrder
 	}
 	p.ChangeMakers, p.ChangeReaders = Changes(g)
 	for _, k := range g.Sinks {

@@ -24,8 +24,11 @@ func (v Variant) Comparable() bool { return !v.lost }
 func (p *Piece) Straight() Variant { return Variant{Name: "straight", steps: p.Steps, tasks: 1} }
 
 // Variants are the ways to play p beside the straight one. rng decides the random
-// ones.
+// ones. There are none where a step may give other rows each time.
 func (p *Piece) Variants(rng *rand.Rand) []Variant {
+	if p.free {
+		return nil
+	}
 	one := p.rebatch(p.Steps, func(int) int { return 1 })
 	out := []Variant{
 		{Name: "one row a batch", steps: one, tasks: 1},
