@@ -63,12 +63,12 @@ func (t *sourceTask) furthest() dataflow.Time {
 	return t.tracker.slow().Add(drift)
 }
 
-// holds says whether a split of the task is paused.
-func (t *sourceTask) holds() bool {
+// rests says whether nothing more can be read of any of the task's splits now.
+func (t *sourceTask) rests() bool {
 	for _, c := range t.splits {
-		if c.paused {
-			return true
+		if c.more() && !c.paused {
+			return false
 		}
 	}
-	return false
+	return true
 }

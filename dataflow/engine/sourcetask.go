@@ -56,7 +56,8 @@ type sourceTask struct {
 	rows, moves   atomic.Int64
 	wmNow, maxNow atomic.Int64
 	views         splitViews
-	// parked: the last Poll brought nothing.
+	// parked: the next Poll may wait for long, since the last one brought nothing or
+	// no split has more now.
 	parked atomic.Bool
 	paused *atomic.Bool
 
@@ -280,7 +281,7 @@ func (t *sourceTask) poll(ctx context.Context) error {
 		return err
 	}
 	defer p.Release()
-	t.parked.Store(p.Batch == nil || t.holds())
+	t.parked.Store(p.Batch == nil)
 	if p.Split != "" {
 		if err := t.polled(ctx, &p); err != nil {
 			return err
@@ -435,6 +436,11 @@ func (t *sourceTask) advance(ctx context.Context) error {
 		top = max(top, c.maxTime)
 	}
 	t.align()
+	if t.rests() {
+		// Before the source's watermark is looked at: whoever moves it on from there
+		// ends the Poll that comes.
+		t.parked.Store(true)
+	}
 	t.views.update(t.splits, t.env.Now())
 	t.maxNow.Store(int64(top))
 	if done != t.lastDone && t.stretch > 0 {
