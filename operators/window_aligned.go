@@ -83,17 +83,28 @@ func (w hoppingWindows) last(start int64) int64 {
 }
 
 func (w hoppingWindows) next(end int64) int64 {
-	i := w.cells.index(end-1) + 1
+	i := w.endIndex(end)
 	for {
 		i += w.slide
-		if e := w.cells.at(i); e > end { // a day that a zone leaves out is empty
+		if e := w.cells.at(i); e > end {
 			return e
 		}
 	}
 }
 
-func (w hoppingWindows) start(end int64) int64 {
-	return w.cells.at(w.cells.index(end-1) + 1 - w.size)
+func (w hoppingWindows) start(end int64) int64 { return w.cells.at(w.endIndex(end) - w.size) }
+
+// endIndex is the cell behind the window that ends at end. A day that a zone
+// leaves out is an empty cell: it begins where the next one does, and of the two
+// the window has the one that is a whole number of slides from the others.
+func (w hoppingWindows) endIndex(end int64) int64 {
+	i := w.cells.index(end-1) + 1
+	for j := i; w.cells.at(j) == end; j++ {
+		if (j-w.size)%w.slide == 0 {
+			return j
+		}
+	}
+	return i
 }
 
 // cumulativeWindows begin with a period and end with each of its steps. Steps are
