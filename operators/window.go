@@ -39,11 +39,24 @@ Bad rows: a row for which a group, an argument or a filter cannot be computed
 leaves by "bad" and counts in no aggregate; an argument is computed only where
 the filter is true. A result that does not fit its type leaves by "bad" as well.
 
+Sessions, count windows and all windows with emit: updates take rows in the order
+of stamp, source, split and position; a row waits until the watermark is greater
+than its stamp. A session ends one gap after its last row; rows exactly one gap
+apart are in one session, and a row between two joins them. A row is late if no
+open session takes it and one of its own would be over. A count window has the
+event times of its first and last row as bounds, both inside; it gives what it has
+when its group was quiet for expire_after and at the end of the input. With
+updates a result comes early if asked for, on time, and for each late row; the
+key of the changes is the group and window_start, of sessions and cumulative
+windows also window_end.
+
 Order: results of one task come by window_end, then by group.
 
 State: one row of accumulators per group and open window, in memory, written at
 each checkpoint where changed. Windows that overlap share panes, as long as the
-greatest common divisor of their sizes; a row is counted once, in its pane.`
+greatest common divisor of their sizes; a row is counted once, in its pane. Of
+windows in stamp order the groups with the newest rows are in memory, up to an
+eighth of the pipeline's memory per task, the others in the state store alone.`
 
 func init() {
 	component.RegisterOperator(component.Operator[WindowConfig]{

@@ -35,14 +35,17 @@ type WindowConfig struct {
 	AllowedLateness component.Duration `yaml:"allowed_lateness"`
 	// Emit is what a window gives. final (default): one row per group, once, when
 	// no row can come for it any more. updates: a changelog, with a row when the
-	// watermark reaches the window's end and a correction for each row after it.
+	// watermark reaches the window's end and a correction for each row after it;
+	// the column timing (early, on_time, late) says which it is.
 	Emit string `yaml:"emit" oneof:"final,updates"`
-	// Early asks for results before the end of a window. Default: none.
+	// Early asks for results before the end of a window; needs emit: updates.
+	// Default: none.
 	Early *EarlyResults `yaml:"early"`
-	// Mode is what a window keeps when it has given an early result.
-	// accumulating (default): everything, so that each result covers the whole
-	// window. discarding: nothing, so that each covers the rows since the one
-	// before.
+	// Mode is what a window keeps when it has given a result. accumulating
+	// (default): everything, so that each result covers the whole window and takes
+	// the place of the one before. discarding: nothing, so that each covers the
+	// rows since the one before; the results are then rows, not changes. Needs
+	// emit: updates.
 	Mode string `yaml:"mode" oneof:"accumulating,discarding"`
 }
 
@@ -109,10 +112,12 @@ type GlobalWindow struct{}
 // EarlyResults says when a window gives results before its end; exactly one of
 // the two is set.
 type EarlyResults struct {
-	// Rows gives a result after every so many rows of a group, at least 1.
+	// Rows gives a result after every so many new rows of a window and group, at
+	// least 1.
 	Rows int64 `yaml:"rows" choose:"one"`
-	// ProcessingTime gives a result of the changed groups every so often by the
-	// machine's clock. It makes the step not replayable.
+	// ProcessingTime gives a result so long after the first new row of a window and
+	// group, by the machine's clock, looked at with each batch, watermark and
+	// checkpoint. It makes the step not replayable.
 	ProcessingTime component.Duration `yaml:"processing_time" choose:"one"`
 }
 
