@@ -164,3 +164,26 @@ func BenchmarkFilterHas(b *testing.B) {
 	}
 	b.ReportMetric(float64(n)/float64(b.N)*100, "%wrong")
 }
+
+// A format: see docs/state-format.md for the rule.
+func TestRunsHaveTheirBytes(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	kv := openKV(t, s, "step", allGroups)
+	x, err := OpenRuns(kv, allGroups, RunsOptions{Prefix: 'c', RowWidth: 24})
+	must(t, err)
+	row := func(hi, lo, at uint64) []byte { return runRow(hi, lo, at, 0)[:24] }
+	must(t, x.Add(3, append(row(3<<56|9, 2, 7), row(3<<56|1, 1, 5)...)))
+	must(t, x.Add(3, row(3<<56|4, 4, 4)))
+	var got []string
+	must(t, kv.Scan(3, []byte{0}, nil, func(k, v []byte) error {
+		got = append(got, fmt.Sprintf("%x = %x", k, v))
+		return nil
+	}))
+	want := []string{
+		"6300000000000300000000000001 = 0300000000000001000000000000000100000000000000050300000000000009" + "00000000000000020000000000000007",
+		"6300000001000300000000000004 = 030000000000000400000000000000040000000000000004",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
