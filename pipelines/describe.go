@@ -67,9 +67,9 @@ type EventTimeInfo struct {
 
 // OperatorInfo describes an operator.
 type OperatorInfo struct {
-	Name          string     `json:"name"`
-	Component     string     `json:"component"`
-	From          []string   `json:"from"`
+	Name      string   `json:"name"`
+	Component string   `json:"component"`
+	From      []string `json:"from"`
 	// Keyed: rows go by Key to Tasks tasks.
 	Keyed bool   `json:"keyed"`
 	Key   string `json:"key,omitempty"`
@@ -95,7 +95,7 @@ type SinkInfo struct {
 	Target    string   `json:"target,omitempty"`
 	// Commits: rows become visible at checkpoints, exactly once. Otherwise they
 	// are written through, at least once.
-	Commits       bool   `json:"commits"`
+	Commits bool `json:"commits"`
 	// Changelog: the rows that come in are changes.
 	Changelog     bool   `json:"changelog"`
 	Replayable    bool   `json:"replayable"`

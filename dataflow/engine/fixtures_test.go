@@ -45,10 +45,10 @@ type seqSource struct {
 	open   bool // never ends
 	// shorter is by how many rows each split is shorter than the one before.
 	shorter int64
-	rng    *rand.Rand
-	at     map[dataflow.Split]*seqAt
-	order  []dataflow.Split
-	fail   func() error
+	rng     *rand.Rand
+	at      map[dataflow.Split]*seqAt
+	order   []dataflow.Split
+	fail    func() error
 }
 
 type seqAt struct {
