@@ -7,6 +7,20 @@ import (
 	"frazil/dataflow/engine"
 )
 
+// bound makes the operators of g see the memory of a variant.
+func (v Variant) bound(g *engine.Graph) {
+	if v.memory == 0 {
+		return
+	}
+	for _, op := range g.Operators {
+		create := op.New
+		op.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Operator, error) {
+			env.Memory = v.memory
+			return create(ctx, env)
+		}
+	}
+}
+
 // replace puts w's sources and sinks in the place of the graph's own.
 func (w *world) replace(g *engine.Graph) {
 	for _, s := range g.Sources {

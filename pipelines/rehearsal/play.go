@@ -38,6 +38,7 @@ func (p *Piece) Play(ctx context.Context, v Variant, log *slog.Logger) (*Outcome
 		return nil, err
 	}
 	w.replace(g)
+	v.bound(g)
 	dir, err := os.MkdirTemp("", "frazil-test-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the state: %w", err)

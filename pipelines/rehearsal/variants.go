@@ -14,6 +14,9 @@ type Variant struct {
 	crashes map[int]bool
 	// lost: the state is deleted at each crash.
 	lost bool
+	// memory of each instance of an operator, in bytes, beyond which it keeps its
+	// state elsewhere; 0: what the engine gives it.
+	memory int64
 }
 
 // Comparable says whether the counters of rows are those of the straight
@@ -66,7 +69,7 @@ func (p *Piece) Variants(rng *rand.Rand) []Variant {
 }
 
 // Random is one more way: batches, interleaving, epochs, parallelism, stops,
-// crashes and a lost state are all up to rng. Its name says what came out.
+// crashes, a lost state and the memory of operators are all up to rng. Its name says what came out.
 func (p *Piece) Random(rng *rand.Rand) Variant {
 	most := []int{1, 3, 20, 1000}[rng.IntN(4)]
 	v := Variant{tasks: 1 + rng.IntN(p.mostTasks()+1), crashes: map[int]bool{}}
@@ -89,8 +92,9 @@ func (p *Piece) Random(rng *rand.Rand) Variant {
 	for range crashes {
 		v.crashes[rng.IntN(len(steps))] = true
 	}
+	v.memory = []int64{0, 0, 1, 4 << 10}[rng.IntN(4)]
 	v.steps, v.lost = steps, p.replays && crashes > 0 && rng.IntN(3) == 0
-	v.Name = fmt.Sprintf("batches of up to %d, %d tasks, %d stops, %d crashes, state lost %t", most, v.tasks, stops, len(v.crashes), v.lost)
+	v.Name = fmt.Sprintf("batches of up to %d, %d tasks, %d stops, %d crashes, state lost %t, memory %d", most, v.tasks, stops, len(v.crashes), v.lost, v.memory)
 	return v
 }
 
