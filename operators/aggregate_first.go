@@ -27,16 +27,15 @@ func (firstFunc) words() int { return 2 }
 func (f firstFunc) update(acc accColumn, groups []uint32, arg arrow.Array) {
 	var col sortColumn
 	col.bind(arg)
+	best := acc.order.extremes(groups, f.last)
 	var key, elem []byte
 	for i, g := range groups {
-		if g == 0 {
+		if g == 0 || best != nil && acc.order.times[i] != best[g] {
 			continue
 		}
 		r := acc.rows[acc.at(g):]
-		if t, ok := acc.order.time(i); ok && r[0] != 0 {
-			if t := uint64(t) ^ 1<<63; t != r[1] && f.last != (t > r[1]) {
-				continue
-			}
+		if t := acc.order.prefix(i); best != nil && r[0] != 0 && t != r[1] && f.last != (t > r[1]) {
+			continue
 		}
 		key = acc.order.append(key[:0], i)
 		elem = binary.AppendUvarint(elem[:0], uint64(len(key)))

@@ -88,7 +88,7 @@ func mergeSet(t testing.TB, aggs []string) (*aggregateSet, *accLayout) {
 	for i, a := range aggs {
 		named = append(named, component.NamedExpr{Name: fmt.Sprint("x", i), Expr: a})
 	}
-	s, problems := newDistinctAggregateSet(mergeSchema, named)
+	s, problems := newAggregateSet(mergeSchema, named)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

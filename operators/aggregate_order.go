@@ -2,6 +2,8 @@ package operators
 
 import (
 	"encoding/binary"
+	"math"
+	"slices"
 
 	"frazil/dataflow"
 	"frazil/operators/expr"
@@ -38,6 +40,7 @@ type accOrder struct {
 	split      []int32
 	// names holds the encoded source and split by split number.
 	names map[int32][]byte
+	best  []int64 // see extremes
 }
 
 func newAccOrder(s *aggregateSet, order []orderTerm, splits *dataflow.SplitTable) *accOrder {
@@ -95,11 +98,38 @@ func (o *accOrder) name(split int32) []byte {
 	return n
 }
 
-// first says whether row comes before another by terms that need no key: the
-// event time, if there is no order by. ok is false if that does not decide.
-func (o *accOrder) time(row int) (t int64, ok bool) {
+// extremes returns, by group, the least or greatest event time of the bound rows,
+// where rows go by that first: most need not be looked at further. It is nil where
+// an order by comes first. The result is valid until the next call.
+func (o *accOrder) extremes(groups []uint32, greatest bool) []int64 {
 	if len(o.terms) > 0 || o.times == nil {
-		return 0, false
+		return nil
 	}
-	return o.times[row], true
+	for _, g := range groups {
+		if n := int(g) + 1; n > len(o.best) {
+			o.best = slices.Grow(o.best, n-len(o.best))[:n]
+		}
+	}
+	start := int64(math.MaxInt64)
+	if greatest {
+		start = math.MinInt64
+	}
+	for _, g := range groups {
+		o.best[g] = start
+	}
+	for i, g := range groups {
+		if t := o.times[i]; greatest && t > o.best[g] || !greatest && t < o.best[g] {
+			o.best[g] = t
+		}
+	}
+	return o.best
+}
+
+// prefix is the first 8 bytes of the order key of a row, where rows go by their
+// event time first.
+func (o *accOrder) prefix(row int) uint64 {
+	if o.times == nil {
+		return 0
+	}
+	return uint64(o.times[row]) ^ 1<<63
 }

@@ -36,21 +36,10 @@ type stepAggregate struct {
 	distinct    bool
 }
 
-// newAggregateSet compiles aggs over input, for a step that has no place for
-// distinct values. Paths of problems start with "aggregate".
+// newAggregateSet compiles aggs over input. Paths of problems start with
+// "aggregate". A step that takes distinct aggregates keeps their values (see
+// distinct.go).
 func newAggregateSet(input *arrow.Schema, aggs component.NamedExprs) (*aggregateSet, component.Problems) {
-	s, problems := newDistinctAggregateSet(input, aggs)
-	for _, a := range s.aggs {
-		if a.distinct {
-			problems = append(problems, component.Problem{Path: "aggregate." + a.name, Msg: "distinct is not available here: use a tumbling, hopping or cumulative window with final results"})
-		}
-	}
-	return s, problems
-}
-
-// newDistinctAggregateSet is newAggregateSet for a step that keeps distinct
-// values (see distinct.go).
-func newDistinctAggregateSet(input *arrow.Schema, aggs component.NamedExprs) (*aggregateSet, component.Problems) {
 	s := &aggregateSet{schema: input}
 	var problems component.Problems
 	if len(aggs) == 0 {

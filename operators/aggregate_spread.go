@@ -161,15 +161,25 @@ func (decimalSpreadFunc) update(acc accColumn, groups []uint32, arg arrow.Array)
 		r := acc.rows[acc.at(g):]
 		r = r[:9]
 		lo, hi := values[i].LowBits(), values[i].HighBits()
-		addWords(r[:3], []uint64{lo, uint64(hi), uint64(hi >> 63)})
+		var c uint64
+		r[0], c = bits.Add64(r[0], lo, 0)
+		r[1], c = bits.Add64(r[1], uint64(hi), c)
+		r[2] += uint64(hi>>63) + c
 		abs := values[i].Abs()
 		a0, a1 := abs.LowBits(), uint64(abs.HighBits())
 		// (a1*2^64 + a0)^2 = a1^2*2^128 + 2*a0*a1*2^64 + a0^2
 		h0, l0 := bits.Mul64(a0, a0)
 		h1, l1 := bits.Mul64(a0, a1)
 		h2, l2 := bits.Mul64(a1, a1)
-		addWords(r[3:8], []uint64{l0, h0, l2, h2, 0})
-		addWords(r[4:8], []uint64{l1 << 1, h1<<1 | l1>>63, h1 >> 63, 0})
+		r[3], c = bits.Add64(r[3], l0, 0)
+		r[4], c = bits.Add64(r[4], h0, c)
+		r[5], c = bits.Add64(r[5], l2, c)
+		r[6], c = bits.Add64(r[6], h2, c)
+		r[7] += c
+		r[4], c = bits.Add64(r[4], l1<<1, 0)
+		r[5], c = bits.Add64(r[5], h1<<1|l1>>63, c)
+		r[6], c = bits.Add64(r[6], h1>>63, c)
+		r[7] += c
 		r[8]++
 	}
 }

@@ -161,7 +161,7 @@ func newGroupShape(in component.OperatorIn, cfg GroupConfig) (*groupShape, error
 	var more component.Problems
 	s.by, more = newByKeys(input, cfg.By)
 	problems = append(problems, more...)
-	s.set, more = newDistinctAggregateSet(input, cfg.Aggregate)
+	s.set, more = newAggregateSet(input, cfg.Aggregate)
 	problems = append(problems, more...)
 	fields := slices.Clone(s.by.schema.Fields())
 	for _, f := range s.set.results {

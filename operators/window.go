@@ -229,7 +229,7 @@ func newWindowShape(in component.OperatorIn, cfg WindowConfig) (*windowShape, er
 	s.groups, wrong = newByKeys(input.Schema, cfg.By)
 	s.by = s.groups.cols
 	problems = append(problems, wrong...)
-	s.aggregateSet, wrong = newDistinctAggregateSet(input.Schema, cfg.Aggregate)
+	s.aggregateSet, wrong = newAggregateSet(input.Schema, cfg.Aggregate)
 	problems = append(problems, wrong...)
 	if len(problems) == 0 {
 		problems = s.makeSchemas()
