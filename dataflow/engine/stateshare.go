@@ -10,5 +10,5 @@ func (p *plant) stateShare() int64 {
 			steps++
 		}
 	}
-	return max(p.o.StateMemory/2/int64(max(steps*p.g.Parallelism, 1)), 1<<20)
+	return max(p.o.StateMemory/2/int64(max(steps*p.g.Parallelism, 1)), 16<<10)
 }
