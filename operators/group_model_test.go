@@ -27,7 +27,7 @@ type changeRow struct{ k, v, t, stamp, split, pos int64 }
 // changeRig runs both halves of a step that gives a changelog, as the engine does,
 // and folds what it gives.
 type changeRig struct {
-	t      *testing.T
+	t      testing.TB
 	alloc  memory.Allocator
 	name   string
 	cfg    any
@@ -47,7 +47,7 @@ var changeSchema = arrow.NewSchema([]arrow.Field{
 	{Name: dataflow.SysSplit, Type: dataflow.TypeInt32}, {Name: dataflow.SysPos, Type: dataflow.TypeInt64},
 }, nil)
 
-func newChangeRig(t *testing.T, alloc memory.Allocator, name string, cfg any, splits int) *changeRig {
+func newChangeRig(t testing.TB, alloc memory.Allocator, name string, cfg any, splits int) *changeRig {
 	r := &changeRig{
 		t: t, alloc: alloc, name: name, cfg: cfg, splits: &dataflow.SplitTable{}, kv: &windowTestKV{}, table: map[string]string{},
 		in: component.OperatorIn{Inputs: []dataflow.Stream{{Schema: changeSchema}}, Names: []string{"rows"}},
@@ -98,8 +98,8 @@ func (r *changeRig) close() {
 	r.before, r.tasks = nil, nil
 }
 
-// send gives a batch of one split.
-func (r *changeRig) send(rows []changeRow) {
+// batch makes a batch of one split.
+func (r *changeRig) batch(rows []changeRow) arrow.RecordBatch {
 	b := array.NewRecordBuilder(r.alloc, changeSchema)
 	defer b.Release()
 	for _, x := range rows {
@@ -113,7 +113,12 @@ func (r *changeRig) send(rows []changeRow) {
 		}
 		b.Field(4).(*array.Int32Builder).Append(int32(x.split))
 	}
-	batch := b.NewRecordBatch()
+	return b.NewRecordBatch()
+}
+
+// send gives a batch of one split.
+func (r *changeRig) send(rows []changeRow) {
+	batch := r.batch(rows)
 	defer batch.Release()
 	err := r.before.Process(context.Background(), 0, batch, dataflow.EmitFunc(func(ctx context.Context, port int, b arrow.RecordBatch) error {
 		defer b.Release()
