@@ -226,3 +226,16 @@ func mergeInto(t *testing.T, rng *rand.Rand, s *aggregateSet, l *accLayout, rows
 		return dst, one
 	})
 }
+
+// TestOneZero: -0 is 0 in what keeps values, as it is in keys.
+func TestOneZero(t *testing.T) {
+	aggs := []string{"array_agg(f)", "mode() within group (order by f)", "first(f)", "min(f)"}
+	s, l := mergeSet(t, aggs)
+	rng := rand.New(rand.NewPCG(1, 1))
+	got := mergeInto(t, rng, s, l, []mergeRow{{group: 1, f: math.Copysign(0, -1)}, {group: 1, f: 0.0, pos: 1}}, 1)
+	for i, want := range []string{`{"V":[[0,0],null,null]}`, `{"V":[0,null,null]}`, `{"V":[0,null,null]}`, `{"V":[0,null,null]}`} {
+		if got[i] != want {
+			t.Errorf("%s: got %s, want %s", aggs[i], got[i], want)
+		}
+	}
+}
