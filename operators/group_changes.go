@@ -30,6 +30,7 @@ type groupChanges struct {
 	enc         []byte
 	pairs       []groupPair
 	n           int // rows in b
+	room        int // rows that the batch before had: as many are made room for
 }
 
 // groupPair is a change: where its rows stand in the batch, -1 for none.
@@ -118,6 +119,9 @@ func (c *groupChanges) sameAggregates(a, b []byte) bool {
 
 // append adds one row, also if a value does not fit.
 func (c *groupChanges) append(key []byte, row []uint64, heaps []accHeap) (bad *dataflow.Bad, err error) {
+	if c.n == 0 {
+		c.b.Reserve(c.room)
+	}
 	c.n++
 	cols := c.b.Fields()
 	by := c.by.schema.NumFields()
@@ -139,6 +143,7 @@ func (c *groupChanges) flush(ctx context.Context, out dataflow.Emitter) error {
 	if c.n == 0 {
 		return nil
 	}
+	c.room = c.n
 	batch := c.b.NewRecordBatch()
 	defer batch.Release()
 	var rows []int32
