@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"frazil/dataflow"
+	"frazil/state"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -34,7 +35,11 @@ type windowOrdered struct {
 	// now is the greatest stamp or watermark so far: what is due at it was given.
 	now    int64
 	closed int64 // Env.Closed as the run began: other tasks raise it while they drain
-	drains bool  // the input has ended
+	drains bool  // the input has ended, and what is due then closes windows
+	// emptied are the key groups whose windows all close now, as the input has
+	// ended: their entries go together.
+	ends    bool
+	emptied [state.NumGroups]bool
 	// Of the call at hand.
 	ctx context.Context
 	out dataflow.Emitter
@@ -353,12 +358,29 @@ func (w *windowOrdered) drop(id uint32) error {
 	if s.keys[k].first != 0 {
 		return nil
 	}
-	if s.keys[k].marks&orderedKeyStored != 0 {
+	switch stored := s.keys[k].marks&orderedKeyStored != 0; {
+	case stored && w.ends:
+		w.emptied[state.GroupOf(s.keys[k].hash)] = true
+	case stored:
 		if err := w.forgetKey(k); err != nil {
 			return err
 		}
 	}
 	s.forget(k)
+	return nil
+}
+
+// forgetGroups removes the entries of the key groups that were emptied.
+func (w *windowOrdered) forgetGroups() error {
+	for g, emptied := range w.emptied {
+		if !emptied {
+			continue
+		}
+		w.emptied[g] = false
+		if err := w.env.State.DeleteRange(g, []byte{orderedStatePrefix}, []byte{orderedStatePrefix + 1}); err != nil {
+			return fmt.Errorf("remove the windows of key group %d: %w", g, err)
+		}
+	}
 	return nil
 }
 
@@ -370,8 +392,12 @@ func (w *windowOrdered) OnWatermark(ctx context.Context, wm dataflow.Time, out d
 	if int64(wm) < w.now {
 		return w.end()
 	}
-	w.drains = wm == dataflow.MaxTime && w.kind != orderedCount && w.env.Closed != nil
+	w.ends = wm == dataflow.MaxTime
+	w.drains = w.ends && w.kind != orderedCount && w.env.Closed != nil
 	if err := w.advance(int64(wm), 0); err != nil {
+		return err
+	}
+	if err := w.forgetGroups(); err != nil {
 		return err
 	}
 	if err := w.shrink(); err != nil {
