@@ -23,7 +23,7 @@ type groupDistinct struct {
 	log    *keyLog
 	limits [state.NumGroups]int // how many rows the log of a group may have
 	next   uint64               // the last number given out
-	gone   map[uint64]bool
+	gone   map[string]bool      // keys of values, see of: numbers are of a task, and tasks may change
 	key    []byte
 	id     [4]byte
 }
@@ -37,7 +37,7 @@ func newGroupDistinct(o *groupKeyed) *groupDistinct {
 	}
 	values := o.set.newDistinctTable()
 	values.tail = 8 // the number
-	return &groupDistinct{owner: o, sums: o.set.newDistinctSums(o.layout), values: values, gone: map[uint64]bool{}}
+	return &groupDistinct{owner: o, sums: o.set.newDistinctSums(o.layout), values: values, gone: map[string]bool{}}
 }
 
 func (d *groupDistinct) release() {
@@ -56,9 +56,9 @@ func (d *groupDistinct) begin() uint64 {
 }
 
 // end says that a number stands for no part any more.
-func (d *groupDistinct) end(number uint64) {
+func (d *groupDistinct) end(e state.Entry, number uint64) {
 	if d != nil {
-		d.gone[number] = true
+		d.gone[string(d.of(d.owner.table.Key(e), number))] = true
 	}
 }
 
@@ -167,7 +167,7 @@ func (d *groupDistinct) move(e state.Entry, from, to uint64, row []uint64, heaps
 			}
 		}
 	}
-	d.end(from)
+	d.end(e, from)
 	return d.settleTo(row, heaps)
 }
 
@@ -190,7 +190,7 @@ func (d *groupDistinct) purge() {
 		t := state.NewTable(2)
 		for i := range old.Len() {
 			x := old.At(i)
-			if k := old.Key(x); !d.gone[groupNumberOf(k[:old.Row(x)[1]])] {
+			if k := old.Key(x); !d.gone[string(k[:old.Row(x)[1]])] {
 				y, _ := t.Upsert(old.Hash(x), k)
 				copy(t.Row(y), old.Row(x))
 			}
@@ -213,13 +213,14 @@ func (d *groupDistinct) restore(env *dataflow.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	o, known := d.owner, map[uint64]bool{}
+	o, known := d.owner, map[string]bool{}
 	for i := range o.table.Len() {
-		known[o.number(o.table.At(i))] = true
+		e := o.table.At(i)
+		known[string(d.of(o.table.Key(e), o.number(e)))] = true
 	}
-	for _, parts := range o.older {
+	for e, parts := range o.older {
 		for _, p := range parts {
-			known[p.number] = true
+			known[string(d.of(o.table.Key(e), p.number))] = true
 		}
 	}
 	for _, t := range d.values.tables {
@@ -229,10 +230,10 @@ func (d *groupDistinct) restore(env *dataflow.Env) (err error) {
 			if t.Row(x)[1] < 8 {
 				return fmt.Errorf("distinct value %x belongs to no group", k)
 			}
-			n := groupNumberOf(k[:t.Row(x)[1]])
-			d.next = max(d.next, n)
-			if !known[n] {
-				d.end(n)
+			part := string(k[:t.Row(x)[1]])
+			d.next = max(d.next, groupNumberOf(k[:t.Row(x)[1]]))
+			if !known[part] {
+				d.gone[part] = true
 			}
 		}
 	}

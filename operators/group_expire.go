@@ -27,7 +27,7 @@ func (o *groupKeyed) sweep() error {
 	for e, parts := range o.older {
 		o.setOlder(e, slices.DeleteFunc(parts, func(p groupPart) bool {
 			if p.last <= gone {
-				o.values.end(p.number)
+				o.values.end(e, p.number)
 			}
 			return p.last <= gone
 		}))
@@ -43,7 +43,7 @@ func (o *groupKeyed) sweep() error {
 		if err := o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), nil); err != nil {
 			return err
 		}
-		o.values.end(o.number(e))
+		o.values.end(e, o.number(e))
 		o.drop(e)
 	}
 	o.values.purge()
