@@ -489,8 +489,14 @@ func (t *sourceTask) barrier(ctx context.Context, c command) error {
 }
 
 // raise lifts the watermark to the one recorded with a commit. A split below it
-// was idle then, and is again. MaxTime means that the source was drained then.
+// was idle then, and is again. MaxTime means that the source was drained then: all
+// splits of a bounded one had ended.
 func (t *sourceTask) raise(ctx context.Context, w dataflow.Time) error {
+	if w == dataflow.MaxTime && t.src.Bounded {
+		for _, c := range t.splits {
+			c.status = checkpoint.Ended
+		}
+	}
 	if w != dataflow.MaxTime {
 		t.tracker.raise(w)
 		for _, c := range t.splits {
