@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -223,5 +225,34 @@ func TestTheWatermarkAfterAllHaveEndedDoesNotDependOnTheirOrder(t *testing.T) {
 		if got := res.Manifest.Sources["src"].Watermark; got != want {
 			t.Fatalf("seed %d: the stored watermark is %s, want %s", seed, got, want)
 		}
+	}
+}
+
+// A step whose key, window or schema is another than its state was written with
+// gets no old state and loses none: the run is refused until it is told to.
+func TestAChangedStepIsRefusedUntilItsStateIsDiscarded(t *testing.T) {
+	dir, target := t.TempDir(), &memTarget{}
+	graph := func(print string) *Graph {
+		g := countGraph(target, 2, 2000, 1, 2, nil)
+		g.Operators[0].Plan.Fingerprint = print
+		return g
+	}
+	first, err := runJob(t, graph("by k"), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := target.sorted()
+	_, err = runJob(t, graph("by n"), dir, nil)
+	if !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "count") || !strings.Contains(err.Error(), "--discard-state") {
+		t.Fatalf("with a changed step: %v", err)
+	}
+	if again, err := runJob(t, graph("by k"), dir, nil); err != nil || !again.Nothing || again.Manifest.Epoch != first.Manifest.Epoch {
+		t.Fatalf("with the step as it was: %+v, %v", again, err)
+	}
+	if _, err := runJob(t, graph("by n"), dir, func(o *Options) { o.Discard = []string{"count"} }); err != nil {
+		t.Fatalf("told to discard it: %v", err)
+	}
+	if d := diff(target.sorted(), rows); d != "" {
+		t.Fatal(d)
 	}
 }
