@@ -19,7 +19,7 @@ var nexmarkCases = []struct {
 	// events in millions, of all kinds.
 	events int64
 }{
-	{"q0", 200}, {"q1", 200}, {"q2", 400}, {"q5", 250}, {"q11", 150}, {"q12", 200}, {"q15", 100}, {"q16", 20}, {"q17", 100}, {"q18", 40}, {"q19", 40},
+	{"q0", 350}, {"q1", 350}, {"q2", 550}, {"q5", 300}, {"q11", 180}, {"q12", 350}, {"q15", 100}, {"q16", 20}, {"q17", 150}, {"q18", 50}, {"q19", 60},
 }
 
 // BenchmarkNexmark measures each query by itself: generator, operators, drop
