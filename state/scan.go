@@ -42,14 +42,24 @@ type merge struct {
 	key    []byte // the key at hand of a layer
 }
 
+// layerCursor is at the first of keys, which are records of gl that are not gone.
 type layerCursor struct {
 	gl   *groupLayer
-	keys []string
+	keys []uint32
+}
+
+// skip moves past records that are gone.
+func (c *layerCursor) skip() {
+	for len(c.keys) > 0 && c.gl.records[c.keys[0]].state == recordGone {
+		c.keys = c.keys[1:]
+	}
 }
 
 func (m *merge) add(gl *groupLayer, lo, hi []byte) {
 	if gl != nil {
-		m.layers = append(m.layers, layerCursor{gl: gl, keys: gl.keys(lo, hi)})
+		c := layerCursor{gl: gl, keys: gl.keys(lo, hi)}
+		c.skip()
+		m.layers = append(m.layers, c)
 	}
 }
 
@@ -73,8 +83,12 @@ func (m *merge) run(visit func(key, value []byte) error) error {
 		// The smallest key; among equal ones the newest layer wins.
 		best, found := "", false
 		for i := range m.layers {
-			if k := m.layers[i].keys; len(k) > 0 && (!found || k[0] < best) {
-				best, found = k[0], true
+			c := &m.layers[i]
+			if len(c.keys) == 0 {
+				continue
+			}
+			if k := view(c.gl.key(c.keys[0])); !found || k < best {
+				best, found = k, true
 			}
 		}
 		var below []byte
@@ -130,15 +144,16 @@ func (m *merge) visitLayers(key string, visit func(key, value []byte) error) err
 	m.key = append(m.key[:0], key...)
 	for i := range m.layers {
 		c := &m.layers[i]
-		here := len(c.keys) > 0 && c.keys[0] == key
+		here := len(c.keys) > 0 && view(c.gl.key(c.keys[0])) == key
 		if here && !decided {
-			e, decided = c.gl.entries[key], true
+			e, decided = c.gl.entry(c.keys[0]), true
 		}
 		if !decided && c.gl.covered(m.key) {
 			e, decided = entry{deleted: true}, true
 		}
 		if here {
 			c.keys = c.keys[1:]
+			c.skip()
 		}
 	}
 	if e.deleted {

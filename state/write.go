@@ -62,13 +62,28 @@ func inOrder(deltas []*Delta) (map[*TaskKV]int, error) {
 	return counts, nil
 }
 
-// batchSize keeps the batch from being moved while it grows.
+// batchOverhead is the most that an entry takes in a batch beside key and value:
+// what it is, two lengths, and the prefix of the key.
+const batchOverhead = 1 + 2*5 + statePrefixLen
+
+// batchSize is what the batch will take, so that it is not moved while it grows
+// and has no room to spare.
 func batchSize(deltas []*Delta, manifest []byte) int {
-	n := int64(len(manifest) + 1024)
+	n := len(manifest) + 1024
 	for _, d := range deltas {
-		n += d.bytes
+		for _, gl := range d.layer.groups {
+			if gl == nil {
+				continue
+			}
+			for _, r := range gl.ranges {
+				n += len(r.lo) + len(r.hi) + 2*batchOverhead
+			}
+			for i := range gl.records {
+				n += int(gl.records[i].keyLen+gl.records[i].valueLen) + batchOverhead
+			}
+		}
 	}
-	return int(min(n, 1<<30))
+	return min(n, 1<<30)
 }
 
 // addTo adds the changes: ranges first, since every entry is newer.
@@ -92,8 +107,11 @@ func (d *Delta) addTo(b *pebble.Batch) error {
 				return err
 			}
 		}
-		for k, e := range gl.entries {
-			if err := addEntry(b, d.kv.id, g, k, e); err != nil {
+		for n := range gl.records {
+			if gl.records[n].state == recordGone {
+				continue
+			}
+			if err := addEntry(b, d.kv.id, g, gl.key(uint32(n)), gl.entry(uint32(n))); err != nil {
 				return err
 			}
 		}
@@ -101,7 +119,7 @@ func (d *Delta) addTo(b *pebble.Batch) error {
 	return nil
 }
 
-func addEntry(b *pebble.Batch, id uint32, g int, key string, e entry) error {
+func addEntry(b *pebble.Batch, id uint32, g int, key []byte, e entry) error {
 	if e.deleted {
 		op := b.DeleteDeferred(statePrefixLen + len(key))
 		copy(appendStatePrefix(op.Key[:0], id, g)[statePrefixLen:statePrefixLen+len(key)], key)
