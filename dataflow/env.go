@@ -36,6 +36,11 @@ type Env struct {
 	Splits *SplitTable
 	// Closed is shared by all tasks of a step: see ClosedUpTo.
 	Closed *ClosedUpTo
+	// Last returns the greatest watermark of any split of the sources before the
+	// step, for who handles the watermark MaxTime: all of them have ended then, so
+	// it follows from their rows alone, which the watermark before MaxTime does not:
+	// that depends on which of them ended first. nil: it is not known.
+	Last func() Time
 	// NewDecoder makes a decoder of the source's decode block; nil without one.
 	NewDecoder func() (Decoder, error)
 	// Memory is the budget in bytes of this instance: of a writer or a source what

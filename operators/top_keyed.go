@@ -261,11 +261,17 @@ func (o *topKeyed) setOlder(e state.Entry, parts []topPart) {
 }
 
 // OnWatermark implements dataflow.WatermarkHandler. Groups expire here, not only at
-// barriers: while old input is read fast, many come and go between two. A drain
-// forgets nothing: the next run goes on from the watermark before it.
+// barriers: while old input is read fast, many come and go between two. The end of
+// all input expires what the greatest watermark of all splits has passed, no more:
+// the next run goes on from there. The watermark before it would not do, since how
+// far that comes depends on which split is read last. A dedup, whose table does not
+// show what it forgets, forgets nothing then.
 func (o *topKeyed) OnWatermark(ctx context.Context, wm dataflow.Time, out dataflow.Emitter) error {
 	if wm == dataflow.MaxTime {
-		return nil
+		if o.last || o.env.Last == nil {
+			return nil
+		}
+		wm = max(o.wm, o.env.Last())
 	}
 	o.wm = wm
 	return o.expire(ctx, out)

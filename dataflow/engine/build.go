@@ -130,7 +130,19 @@ func (p *plant) env(step string, task, tasks int) *dataflow.Env {
 		Pipeline: p.g.Name, Step: step, Task: task, Tasks: tasks, Dir: p.g.Dir, Now: p.o.Now,
 		Alloc: memory.DefaultAllocator, Log: p.log.With("step", step), Fates: &dataflow.Fates{},
 		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8,
+		Last: func() dataflow.Time { return p.last(step) },
 	}
+}
+
+// last is the greatest watermark of any split before a step.
+func (p *plant) last(step string) dataflow.Time {
+	last := dataflow.MinTime
+	for _, name := range p.g.upstream(step) {
+		if t := p.track[name]; t != nil {
+			last = max(last, t.greatest())
+		}
+	}
+	return last
 }
 
 // share divides an eighth of the memory among n instances: one for writers, one

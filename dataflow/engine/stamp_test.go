@@ -197,6 +197,9 @@ func TestTheTrackerIsTheLeastOverLiveSplitsAndNeverFalls(t *testing.T) {
 	step("raised at the end of a replay", 50)
 	tr.raise(40)
 	step("never lowered", 50)
+	if top := tr.greatest(); top != 95 {
+		t.Fatalf("the greatest of all splits is %s, want 95", top)
+	}
 	if rises != 2 {
 		t.Fatalf("%d rises were told, want 2", rises)
 	}

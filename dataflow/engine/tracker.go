@@ -94,6 +94,18 @@ func (t *tracker) get() dataflow.Time {
 	return t.w
 }
 
+// greatest returns the greatest watermark of a split, which no order in which
+// splits are read or end decides.
+func (t *tracker) greatest() dataflow.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := t.w
+	for _, s := range t.splits {
+		out = max(out, s.own)
+	}
+	return out
+}
+
 // finish notes that a split will never give another row and says whether all
 // have said so.
 func (t *tracker) finish(s dataflow.Split) bool {
