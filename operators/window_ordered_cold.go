@@ -21,7 +21,7 @@ import (
 //
 // An entry whose group has come back, or is due later by now, says nothing.
 type orderedCold struct {
-	limit int64 // bytes; 0: everything stays in memory
+	limit int64 // bytes of groups and of set; 0: everything stays in memory
 	// set holds the hashes of the keys that are not in memory.
 	set  hashBag
 	hand uint32 // where the search for keys to forget goes on
@@ -51,6 +51,9 @@ func bagHash(h uint64) uint64 {
 	}
 	return h
 }
+
+// bytes is the memory that the bag takes.
+func (b *hashBag) bytes() int64 { return 8 * int64(len(b.slots)) }
 
 func (b *hashBag) has(h uint64) bool {
 	if b.n == 0 {
@@ -168,15 +171,21 @@ func (w *windowOrdered) open(hash uint64, key, value []byte) (uint32, error) {
 	return k, nil
 }
 
-// shrink stores and forgets groups while they take more than the limit. No rows
-// may wait to be added.
+// hot is what the groups in memory may take: what the hashes of the others leave,
+// but a quarter of the limit in any case.
+func (c *orderedCold) hot() int64 { return max(c.limit-c.set.bytes(), c.limit/4) }
+
+// shrink stores and forgets groups while they take more than they may. No rows
+// may wait to be added. It makes room for little more than is needed: what it
+// stores are changes that wait for an epoch, and many at once would take more
+// memory than the groups did.
 func (w *windowOrdered) shrink() error {
 	s := w.store
-	if w.cold.limit == 0 || s.used() <= w.cold.limit {
+	if w.cold.limit == 0 || s.used() <= w.cold.hot() {
 		return nil
 	}
 	// Twice around: the first time takes the marks of use off.
-	for left := 2 * len(s.keys); left > 0 && s.used() > w.cold.limit/2; left-- {
+	for left := 2 * len(s.keys); left > 0 && s.used() > w.cold.hot()/16*15; left-- {
 		k := w.cold.hand
 		if w.cold.hand++; int(w.cold.hand) >= len(s.keys) {
 			w.cold.hand = 1
