@@ -13,13 +13,8 @@ import (
 // orderedCold is the part of the state of an ordered window that is not in
 // memory. When the groups in memory take more than the limit, those that had no
 // row for the longest are stored and forgotten; a row brings its group back, and
-// so does the moment at which one of its windows is due. For that each of them
-// has, beside its entry, one that says when it is due:
-//
-//	key   = 't', the moment (8 bytes, big endian, sign bit flipped), the canonical key
-//	value = nothing
-//
-// An entry whose group has come back, or is due later by now, says nothing.
+// so does the moment at which one of its windows is due: see
+// window_ordered_notes.go.
 type orderedCold struct {
 	limit int64 // bytes of groups and of set; 0: everything stays in memory
 	// set holds the hashes of the keys that are not in memory.
@@ -31,12 +26,10 @@ type orderedCold struct {
 	first int64
 	ahead int64 // groups that are due within so many microseconds come back together
 	keys  [][]byte
+	notes orderedNotes
 }
 
-const (
-	orderedColdPrefix = 't'
-	orderedNever      = math.MaxInt64
-)
+const orderedNever = math.MaxInt64
 
 // hashBag holds hashes, each as often as it was added. It is open addressing with
 // linear probing.
@@ -116,7 +109,7 @@ func (c *orderedCold) init(limit, span int64) {
 
 // used estimates the memory that the groups in memory take.
 func (s *orderedStore) used() int64 {
-	perKey := int64(24 + 16 + 8 + (len(s.arena)-s.dead)/max(s.live, 1))
+	perKey := int64(32 + 16 + 8 + (len(s.arena)-s.dead)/max(s.live, 1))
 	perWindow := int64(56 + 24 + 8*s.layout.stride)
 	if s.shown != nil {
 		perWindow += int64(24 + 8*s.layout.stride)
@@ -136,7 +129,13 @@ func (w *windowOrdered) find(hash uint64, key []byte) (uint32, error) {
 	if k := w.store.find(hash, key); k != 0 || !w.cold.set.has(hash) {
 		return k, nil
 	}
-	return w.load(hash, key)
+	k, err := w.load(hash, key)
+	if k != 0 && err == nil {
+		e := &w.store.keys[k]
+		e.marks |= orderedKeyNoted
+		e.noted = w.firstDue(k)
+	}
+	return k, err
 }
 
 // load brings a key back that may not be in memory.
@@ -202,27 +201,26 @@ func (w *windowOrdered) shrink() error {
 		}
 	}
 	w.timers.pack()
+	for g := w.env.Groups.Lo; g < w.env.Groups.Hi; g++ {
+		if err := w.writeNotes(g); err != nil {
+			return err
+		}
+	}
+	w.cold.notes.reset()
 	return nil
 }
 
-// unload stores a key if it has changed, notes when it is due and forgets it.
+// unload stores a key if it has changed, notes when it is due and forgets it. The
+// notes still have to be written.
 func (w *windowOrdered) unload(k uint32) error {
 	s := w.store
 	if err := w.saveKey(k); err != nil {
 		return err
 	}
-	at := int64(orderedNever)
-	for id := s.keys[k].first; id != 0; id = s.windows[id].next {
-		at = min(at, w.due(&s.windows[id]))
-	}
 	hash := s.keys[k].hash
-	g := state.GroupOf(hash)
-	w.buf = append(appendWindowStart(append(w.buf[:0], orderedColdPrefix), at), s.key(k)...)
-	if err := w.env.State.Set(g, w.buf, nil); err != nil {
-		return fmt.Errorf("note when a group is due: %w", err)
+	if at := w.firstDue(k); s.keys[k].marks&orderedKeyNoted == 0 || s.keys[k].noted != at {
+		w.cold.notes.add(state.GroupOf(hash), at, s.key(k))
 	}
-	w.cold.next[g] = min(w.cold.next[g], at)
-	w.cold.first = min(w.cold.first, at)
 	w.cold.set.add(hash)
 	for id := s.keys[k].first; id != 0; {
 		next := s.windows[id].next
@@ -232,6 +230,15 @@ func (w *windowOrdered) unload(k uint32) error {
 	s.keys[k].first = 0
 	s.forget(k)
 	return nil
+}
+
+// firstDue is when the first of the windows of a key is due.
+func (w *windowOrdered) firstDue(k uint32) int64 {
+	at := int64(orderedNever)
+	for id := w.store.keys[k].first; id != 0; id = w.store.windows[id].next {
+		at = min(at, w.due(&w.store.windows[id]))
+	}
+	return at
 }
 
 // wake brings the keys of a key group back that are due up to a time, and some
@@ -246,9 +253,20 @@ func (w *windowOrdered) wake(group int, to int64) error {
 		hi = appendWindowStart([]byte{orderedColdPrefix}, to+1)
 	}
 	c.keys = c.keys[:0]
-	err := w.env.State.Scan(group, lo, hi, func(key, _ []byte) error {
-		c.keys = append(c.keys, append([]byte(nil), key[9:]...))
-		return nil
+	err := w.env.State.Scan(group, lo, hi, func(key, others []byte) error {
+		return readNotes(key, others, func(at int64, key []byte) {
+			hash := keyHash(key)
+			if k := w.store.find(hash, key); k != 0 {
+				w.store.keys[k].marks &^= orderedKeyNoted
+				return
+			}
+			switch {
+			case at <= to:
+				c.keys = append(c.keys, c.notes.copy(key))
+			case c.set.has(hash):
+				c.notes.add(group, at, key)
+			}
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("find the groups that are due: %w", err)
@@ -259,6 +277,10 @@ func (w *windowOrdered) wake(group int, to int64) error {
 	if err := w.loadDue(group); err != nil {
 		return err
 	}
+	if err := w.writeNotes(group); err != nil {
+		return err
+	}
+	c.notes.reset()
 	return w.findNext(group, hi)
 }
 

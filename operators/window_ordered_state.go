@@ -195,11 +195,29 @@ func (w *windowOrdered) restore() error {
 				return err
 			}
 		}
-		if err := w.findNext(g, []byte{orderedColdPrefix}); err != nil {
+		if err := w.noteAgain(g); err != nil {
 			return err
 		}
-		w.cold.first = min(w.cold.first, w.cold.next[g])
 		w.timers.pack()
 	}
+	return nil
+}
+
+// noteAgain replaces the notes of a key group by those of the groups that did not
+// stay in memory when they were restored.
+func (w *windowOrdered) noteAgain(group int) error {
+	if err := w.findNext(group, []byte{orderedColdPrefix}); err != nil {
+		return err
+	}
+	if w.cold.next[group] != orderedNever {
+		w.cold.next[group] = orderedNever
+		if err := w.env.State.DeleteRange(group, []byte{orderedColdPrefix}, []byte{orderedColdPrefix + 1}); err != nil {
+			return fmt.Errorf("remove old notes: %w", err)
+		}
+	}
+	if err := w.writeNotes(group); err != nil {
+		return err
+	}
+	w.cold.notes.reset()
 	return nil
 }

@@ -43,6 +43,7 @@ type orderedStore struct {
 // orderedKey is one key that has windows.
 type orderedKey struct {
 	hash  uint64
+	noted int64  // with the mark keyNoted: when its note is due
 	off   uint32 // in arena
 	size  uint32
 	first uint32 // its windows
@@ -54,6 +55,7 @@ const (
 	orderedKeyStored             // has an entry in the KV
 	orderedKeyUsed               // had a row since shrink came by
 	orderedKeyLive               // is a key: the index is not free
+	orderedKeyNoted              // has a note in the KV, and may leave the memory without another
 )
 
 // orderedWindow is one open window of one key.
