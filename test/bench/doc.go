@@ -6,6 +6,7 @@
 //	go test ./test/bench -run xxx -bench Files        # files -> filter, window, dedup -> drop
 //	go test ./test/bench -run xxx -bench Nexmark      # the queries of examples/nexmark
 //	go test ./test/bench -run xxx -bench StateKeys    # dedup of more keys than memory
+//	go test ./test/bench -run xxx -bench StateSessions # more sessions than memory
 //	go test ./test/bench -run xxx -bench Kafka        # Kafka -> Iceberg
 //	go test ./test/bench -run xxx -bench 'Latency|Idle'
 //

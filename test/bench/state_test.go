@@ -71,3 +71,52 @@ func BenchmarkStateKeys(b *testing.B) {
 		b.ReportMetric(float64(j.diskBytes())/1e6, "MB-state-on-disk")
 	}
 }
+
+// sessionsPipeline counts keys numbers twice, as sessions that stay open until the
+// end: each of them gets its second row when all keys have had their first.
+func sessionsPipeline(keys int64, memory string) string {
+	return fmt.Sprintf(`sources:
+  numbers:
+    generate: {counter: {count: %d}}
+    event_time: {column: ts, out_of_orderness: 0s}
+operators:
+  keys: {from: numbers, project: {compute: {k: "n %% %d"}, select: [k, ts]}}
+  sessions: {from: keys, window: {session: {gap: 30d}, by: [k], aggregate: {rows: count(*), least: min(k)}}}
+  sums: {from: sessions, window: {global: {}, aggregate: {n: count(*), fewest: min(rows), most: max(rows), sum: sum(least)}}}
+sinks:
+  out: {from: sums, files: {path: out}}
+state: {memory: %s}
+`, 2*keys, keys, memory)
+}
+
+func checkSessions(tb testing.TB, j *job, keys int64) {
+	tb.Helper()
+	want := fmt.Sprintf(`"n":%d,"fewest":2,"most":2,"sum":"%d"}`, keys, keys*(keys-1)/2)
+	if got := j.rows("out"); len(got) != 1 || !strings.HasSuffix(got[0], want) {
+		tb.Fatalf("got %v, want one row that ends in %s", got, want)
+	}
+}
+
+// TestSessionsBeyondTheMemory is the benchmark on few sessions and little memory: a
+// tenth of them find room.
+func TestSessionsBeyondTheMemory(t *testing.T) {
+	const keys = 50_000
+	j := newJob(t, sessionsPipeline(keys, "2MiB")+"parallelism: 2\ncheckpoint: {every: 200ms}\n")
+	j.run("--until", "end")
+	checkSessions(t, j, keys)
+}
+
+// BenchmarkStateSessions is 5 million open sessions (FRAZIL_BENCH_ROWS: millions)
+// under a ceiling of 256 MiB for all state.
+func BenchmarkStateSessions(b *testing.B) {
+	keys := rowsOf(b, 5_000_000)
+	for b.Loop() {
+		j := newJob(b, sessionsPipeline(keys, "256MiB"))
+		u, _ := j.run("--until", "end")
+		checkSessions(b, j, keys)
+		b.ReportMetric(u.cpu().Seconds()/(2*float64(keys)/1e6), "cpu-s/M")
+		b.ReportMetric(u.wall.Seconds(), "wall-s")
+		b.ReportMetric(float64(u.maxRSS)/1e6, "MB-max-rss")
+		b.ReportMetric(float64(j.diskBytes())/1e6, "MB-state-on-disk")
+	}
+}
