@@ -32,6 +32,17 @@ type BarrierHandler interface {
 	OnBarrier(ctx context.Context, e Epoch, out Emitter) error
 }
 
+// Unwritten is an Operator that holds memory beside its KV which a barrier gives
+// back.
+type Unwritten interface {
+	// UnwrittenBytes estimates the memory that the next OnBarrier gives back, in
+	// bytes. What stays does not count, changed or not, since an epoch would not
+	// help. It must be cheap: the engine asks after every batch and watermark, in the
+	// goroutine of the task. Much of it brings an epoch before its time and pauses
+	// the sources, as what waits in a KV does.
+	UnwrittenBytes() int64
+}
+
 // Emitter takes over one reference to b. It blocks while the port is full. A
 // batch without rows is dropped. port is the index in the step's list of ports.
 type Emitter interface {

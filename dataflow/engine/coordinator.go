@@ -423,6 +423,7 @@ func (c *coordinator) dirty() int64 {
 	var n int64
 	for _, ts := range c.plant.keyed {
 		for _, t := range ts {
+			n += t.unwritten.Load()
 			for _, kv := range t.chain.kvs {
 				n += kv.DirtyBytes()
 			}

@@ -17,18 +17,29 @@ type keyedTask struct {
 	report func(report)
 	// wmNow is the watermark that the step has worked up to, for who asks.
 	wmNow atomic.Int64
+	// unwritten is what the step holds beside its KV: see dataflow.Unwritten.
+	unwritten atomic.Int64
+}
+
+// weigh asks the step what it holds beside its KV.
+func (t *keyedTask) weigh() {
+	if u, ok := t.stage.op.(dataflow.Unwritten); ok {
+		t.unwritten.Store(u.UnwrittenBytes())
+	}
 }
 
 func (t *keyedTask) run(ctx context.Context) error { return receive(ctx, t.in, t) }
 
 func (t *keyedTask) batch(ctx context.Context, _ int, m message) error {
 	defer m.batch.Release()
+	defer t.weigh()
 	t.stage.port = m.port
 	return t.stage.process(ctx, m.batch)
 }
 
 func (t *keyedTask) watermark(ctx context.Context, wm dataflow.Time) error {
 	t.wmNow.Store(int64(wm))
+	defer t.weigh()
 	return t.stage.watermark(ctx, wm)
 }
 
@@ -36,6 +47,7 @@ func (t *keyedTask) barrier(ctx context.Context, b barrier, _ dataflow.Time) err
 	if err := t.stage.barrier(ctx, b); err != nil {
 		return err
 	}
+	t.weigh()
 	t.report(t.chain.report(b.epoch))
 	return nil
 }
