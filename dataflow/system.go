@@ -80,6 +80,10 @@ type Stream struct {
 	// Key names the columns that identify a row of a changelog; none: the table
 	// has one row.
 	Key []string
+	// Forgets: the steps of a changelog forget rows that have been quiet for long.
+	// An OpInsert may then take the place of a row that is still in the table, and
+	// an OpDelete says by its key alone which row goes, if there is one.
+	Forgets bool
 }
 
 // Names of ports that many components have.

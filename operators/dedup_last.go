@@ -22,7 +22,7 @@ func planDedupLast(in component.OperatorIn, cfg DedupConfig) (component.Operator
 	}
 	return component.OperatorPlan{
 		Ports: []dataflow.Port{
-			{Name: dataflow.PortOut, Stream: dataflow.Stream{Schema: s.out, Changelog: true, Key: cfg.Key}},
+			{Name: dataflow.PortOut, Stream: dataflow.Stream{Schema: s.out, Changelog: true, Key: cfg.Key, Forgets: true}},
 			{Name: dataflow.PortLate, Stream: dataflow.Stream{Schema: s.late}},
 		},
 		Keyed: true, Exchange: topExchange, RouteBy: groupHash, KeyText: s.by.keyText(),

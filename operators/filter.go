@@ -3,12 +3,14 @@ package operators
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
 	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
 // FilterConfig configures filter.
@@ -24,7 +26,11 @@ func init() {
 		Summary: "Lets rows pass for which a condition is true.",
 		Doc: `Null is not true: a row whose condition is null is filtered. A row for which the
 condition cannot be computed (division by zero, a failed cast) leaves by the port
-bad. Columns and the order of rows stay as they are.`,
+bad. Columns and the order of rows stay as they are.
+
+Of a changelog each change is judged by its own row. Where the step before forgets
+rows in time (group, dedup with keep: last), a row that does not pass may take the
+place of one that did and is not taken back: it goes on as a delete of its key.`,
 		Changes: true,
 		Default: func() FilterConfig { return FilterConfig{} },
 		Plan:    planFilter,
@@ -61,6 +67,8 @@ type filter struct {
 	eval *expr.Evaluator
 	bad  *dataflow.BadRows
 	rows []int32
+	// forgets: see dataflow.Stream.
+	forgets bool
 }
 
 func newFilter(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg FilterConfig) (dataflow.Operator, error) {
@@ -68,7 +76,7 @@ func newFilter(_ context.Context, env *dataflow.Env, in component.OperatorIn, cf
 	if err != nil {
 		return nil, fmt.Errorf("where: %w", err)
 	}
-	return &filter{env: env, eval: e.NewEvaluator(env.Alloc), bad: dataflow.NewBadRows(env)}, nil
+	return &filter{env: env, eval: e.NewEvaluator(env.Alloc), bad: dataflow.NewBadRows(env), forgets: in.Inputs[0].Forgets}, nil
 }
 
 // Process passes the rows for which the condition is true.
@@ -78,6 +86,12 @@ func (f *filter) Process(ctx context.Context, _ int, b arrow.RecordBatch, out da
 		return err
 	}
 	f.rows = rows
+	if f.forgets {
+		if err := statelessBadRows(ctx, f.env, f.bad, b, errs, out); err != nil {
+			return err
+		}
+		return f.forgetful(ctx, b, rows, errs, out)
+	}
 	f.env.Fates.Passed.Add(int64(len(rows)))
 	f.env.Fates.Filtered.Add(b.NumRows() - int64(len(rows)) - int64(len(errs)))
 	if err := statelessBadRows(ctx, f.env, f.bad, b, errs, out); err != nil {
@@ -91,6 +105,47 @@ func (f *filter) Process(ctx context.Context, _ int, b arrow.RecordBatch, out da
 		return err
 	}
 	return out.Emit(ctx, statelessOut, kept)
+}
+
+// forgetful filters a changelog whose rows may be forgotten: what puts a row that
+// does not pass is made a delete.
+func (f *filter) forgetful(ctx context.Context, b arrow.RecordBatch, pass []int32, errs []expr.RowError, out dataflow.Emitter) error {
+	at := dataflow.Column(b.Schema(), dataflow.SysOp)
+	ops := b.Column(at).(*array.Uint8).Uint8Values()
+	var rows []int32
+	made := array.NewUint8Builder(f.env.Alloc)
+	defer made.Release()
+	bad := len(errs)
+	for i, op := range ops {
+		switch {
+		case len(pass) > 0 && pass[0] == int32(i):
+			pass = pass[1:]
+		case len(errs) > 0 && errs[0].Row == i:
+			errs = errs[1:]
+			continue
+		case dataflow.Op(op).Puts():
+			op = uint8(dataflow.OpDelete)
+		default:
+			continue
+		}
+		rows = append(rows, int32(i))
+		made.Append(op)
+	}
+	f.env.Fates.Passed.Add(int64(len(rows)))
+	f.env.Fates.Filtered.Add(b.NumRows() - int64(len(rows)) - int64(bad))
+	if len(rows) == 0 {
+		return nil
+	}
+	kept, err := statelessTake(f.env, b, rows)
+	if err != nil {
+		return err
+	}
+	defer kept.Release()
+	column := made.NewArray()
+	defer column.Release()
+	cols := slices.Clone(kept.Columns())
+	cols[at] = column
+	return out.Emit(ctx, statelessOut, array.NewRecordBatch(kept.Schema(), cols, kept.NumRows()))
 }
 
 // Close frees the builder of bad rows.

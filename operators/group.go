@@ -128,7 +128,7 @@ func planGroup(in component.OperatorIn, cfg GroupConfig) (component.OperatorPlan
 	}
 	return component.OperatorPlan{
 		Ports: []dataflow.Port{
-			{Name: dataflow.PortOut, Stream: dataflow.Stream{Schema: s.out, Changelog: true, Key: s.by.names()}},
+			{Name: dataflow.PortOut, Stream: dataflow.Stream{Schema: s.out, Changelog: true, Key: s.by.names(), Forgets: true}},
 			{Name: dataflow.PortLate, Stream: dataflow.Stream{Schema: s.late}},
 			dataflow.BadPort(),
 		},

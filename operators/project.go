@@ -110,7 +110,7 @@ func layoutProject(in dataflow.Stream, cfg ProjectConfig) (*projectLayout, compo
 	for i, c := range cols {
 		fields[i] = c.field
 	}
-	out := dataflow.Stream{Schema: arrow.NewSchema(fields, nil), Changelog: in.Changelog, Key: key}
+	out := dataflow.Stream{Schema: arrow.NewSchema(fields, nil), Changelog: in.Changelog, Key: key, Forgets: in.Forgets}
 	return &projectLayout{columns: cols, out: out}, nil
 }
 

@@ -43,6 +43,9 @@ func planUnion(in component.OperatorIn, _ UnionConfig) (component.OperatorPlan, 
 	}
 	out := first
 	out.Schema = unionSchema(in.Inputs)
+	for _, s := range in.Inputs {
+		out.Forgets = out.Forgets || s.Forgets
+	}
 	return component.OperatorPlan{
 		Ports: []dataflow.Port{{Name: dataflow.PortOut, Stream: out}},
 	}, nil

@@ -14,13 +14,17 @@ import (
 // changes that do not fit the rows that are there.
 type table struct {
 	key []string
+	// forgets: see dataflow.Stream.
+	forgets bool
 	// keys in the order of their first row, since a row takes the place of the one
 	// before it.
 	keys []string
 	rows map[string]string
 }
 
-func newTable(key []string) *table { return &table{key: key, rows: map[string]string{}} }
+func newTable(s dataflow.Stream) *table {
+	return &table{key: s.Key, forgets: s.Forgets, rows: map[string]string{}}
+}
 
 // apply folds one change, which is a row with dataflow.OpColumn in front.
 func (t *table) apply(change string) error {
@@ -36,7 +40,7 @@ func (t *table) apply(change string) error {
 	switch op {
 	case dataflow.OpInsert.String(), dataflow.OpUpdateAfter.String():
 		// An insert may take the place of a row that its step has forgotten.
-		if there && op != dataflow.OpInsert.String() {
+		if there && (op != dataflow.OpInsert.String() || !t.forgets) {
 			return fmt.Errorf("%s %s: the row %s is there and was not taken away", op, row, have)
 		}
 		if !slices.Contains(t.keys, key) {
@@ -44,7 +48,7 @@ func (t *table) apply(change string) error {
 		}
 		t.rows[key] = row
 	case dataflow.OpDelete.String(), dataflow.OpUpdateBefore.String():
-		if have != row {
+		if have != row && (op != dataflow.OpDelete.String() || !t.forgets) {
 			return fmt.Errorf("%s %s: the row that is there is %q", op, row, have)
 		}
 		delete(t.rows, key)

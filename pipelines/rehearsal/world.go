@@ -277,7 +277,7 @@ func (w *world) committed() map[string][]string {
 			out[k.Name] = append([]string(nil), rows...)
 			continue
 		}
-		tab := newTable(k.Stream.Key)
+		tab := newTable(k.Stream)
 		for _, c := range rows {
 			if err := tab.apply(c); err != nil {
 				w.fail("sink %s: %w", k.Name, err)
