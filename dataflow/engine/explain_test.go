@@ -187,8 +187,16 @@ func TestAHeldWatermarkTurnsTheHealthRed(t *testing.T) {
 
 // I2: a source that stands still while another one of the same step goes on.
 func TestASourceThatHoldsAStepBackTurnsTheHealthRed(t *testing.T) {
-	slow, fast := seqStep(1, 50, 1, nil), seqStep(1, 4000, 2, nil)
+	// The fast one goes on once the slow one has come to its end: it must be the
+	// last to move.
+	gate := make(chan struct{})
+	slow, fast := seqStep(1, 50, 1, nil), seqStep(1, 4000, 2, func() error { <-gate; return nil })
 	fast.Name = "fast"
+	end := dataflow.MinTime
+	for i := range int64(50) {
+		_, ts, _ := seqRow("0", i)
+		end = max(end, dataflow.Time(ts).Sub(2*time.Second))
+	}
 	for _, src := range []*Source{slow, fast} {
 		src.Bounded = false
 		open := src.New
@@ -203,6 +211,8 @@ func TestASourceThatHoldsAStepBackTurnsTheHealthRed(t *testing.T) {
 	count.Inputs = append(count.Inputs, PortRef{"fast", 0})
 	g := &Graph{Name: "p", Parallelism: 2, Sources: []*Source{slow, fast}, Operators: []*Operator{count}, Sinks: []*Sink{target.sink("out", PortRef{"count", 0})}}
 	r := start(t, g, Options{Every: 20 * time.Millisecond})
+	r.until("the slow one is read", func() bool { return r.job.Status().Sources["src"].Watermark == end })
+	close(gate)
 	r.until("all is read", func() bool {
 		s := r.job.Status()
 		return s.Read == 4050 && s.Sources["fast"].Watermark > s.Sources["src"].Watermark
