@@ -19,7 +19,7 @@ var nexmarkCases = []struct {
 	// events in millions, of all kinds.
 	events int64
 }{
-	{"q0", 350}, {"q1", 350}, {"q2", 550}, {"q5", 300}, {"q11", 180}, {"q12", 350}, {"q15", 100}, {"q16", 20}, {"q17", 150}, {"q18", 50}, {"q19", 60},
+	{"q0", 520}, {"q1", 500}, {"q2", 1050}, {"q5", 800}, {"q11", 440}, {"q12", 540}, {"q15", 200}, {"q16", 21}, {"q17", 200}, {"q18", 68}, {"q19", 95},
 }
 
 // BenchmarkNexmark measures each query by itself: generator, operators, drop
