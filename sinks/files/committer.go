@@ -191,6 +191,9 @@ func (c *committer) Commit(ctx context.Context, commit dataflow.Commit) error {
 		}
 		r, err := c.record(commit, held)
 		if err != nil {
+			if _, moved := c.to.read(c.newest + 1); moved == nil {
+				continue // Somebody else committed since, maybe these very rows, and has shown them.
+			}
 			return err
 		}
 		if done, err := c.publish(r); done || err != nil {
