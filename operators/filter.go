@@ -86,11 +86,10 @@ func (f *filter) Process(ctx context.Context, _ int, b arrow.RecordBatch, out da
 		return err
 	}
 	f.rows = rows
+	var ops arrow.Array
 	if f.forgets {
-		if err := statelessBadRows(ctx, f.env, f.bad, b, errs, out); err != nil {
-			return err
-		}
-		return f.forgetful(ctx, b, rows, errs, out)
+		rows, ops = f.deletes(b, rows, errs)
+		defer ops.Release()
 	}
 	f.env.Fates.Passed.Add(int64(len(rows)))
 	f.env.Fates.Filtered.Add(b.NumRows() - int64(len(rows)) - int64(len(errs)))
@@ -104,19 +103,22 @@ func (f *filter) Process(ctx context.Context, _ int, b arrow.RecordBatch, out da
 	if err != nil {
 		return err
 	}
-	return out.Emit(ctx, statelessOut, kept)
+	if ops == nil {
+		return out.Emit(ctx, statelessOut, kept)
+	}
+	defer kept.Release()
+	cols := slices.Clone(kept.Columns())
+	cols[dataflow.Column(kept.Schema(), dataflow.SysOp)] = ops
+	return out.Emit(ctx, statelessOut, array.NewRecordBatch(kept.Schema(), cols, kept.NumRows()))
 }
 
-// forgetful filters a changelog whose rows may be forgotten: what puts a row that
-// does not pass is made a delete.
-func (f *filter) forgetful(ctx context.Context, b arrow.RecordBatch, pass []int32, errs []expr.RowError, out dataflow.Emitter) error {
-	at := dataflow.Column(b.Schema(), dataflow.SysOp)
-	ops := b.Column(at).(*array.Uint8).Uint8Values()
-	var rows []int32
+// deletes adds to the rows that pass, of a changelog whose rows may be forgotten,
+// those that put a row which does not, and returns what each does: those are
+// deletes. The caller owns ops.
+func (f *filter) deletes(b arrow.RecordBatch, pass []int32, errs []expr.RowError) (rows []int32, ops arrow.Array) {
 	made := array.NewUint8Builder(f.env.Alloc)
 	defer made.Release()
-	bad := len(errs)
-	for i, op := range ops {
+	for i, op := range b.Column(dataflow.Column(b.Schema(), dataflow.SysOp)).(*array.Uint8).Uint8Values() {
 		switch {
 		case len(pass) > 0 && pass[0] == int32(i):
 			pass = pass[1:]
@@ -131,21 +133,7 @@ func (f *filter) forgetful(ctx context.Context, b arrow.RecordBatch, pass []int3
 		rows = append(rows, int32(i))
 		made.Append(op)
 	}
-	f.env.Fates.Passed.Add(int64(len(rows)))
-	f.env.Fates.Filtered.Add(b.NumRows() - int64(len(rows)) - int64(bad))
-	if len(rows) == 0 {
-		return nil
-	}
-	kept, err := statelessTake(f.env, b, rows)
-	if err != nil {
-		return err
-	}
-	defer kept.Release()
-	column := made.NewArray()
-	defer column.Release()
-	cols := slices.Clone(kept.Columns())
-	cols[at] = column
-	return out.Emit(ctx, statelessOut, array.NewRecordBatch(kept.Schema(), cols, kept.NumRows()))
+	return rows, made.NewArray()
 }
 
 // Close frees the builder of bad rows.

@@ -65,10 +65,7 @@ func BenchmarkStateKeys(b *testing.B) {
 		j := newJob(b, keysPipeline(keys, "256MiB"))
 		u, _ := j.run("--until", "end")
 		checkKeys(b, j, keys)
-		b.ReportMetric(u.cpu().Seconds()/(1.1*float64(keys)/1e6), "cpu-s/M")
-		b.ReportMetric(u.wall.Seconds(), "wall-s")
-		b.ReportMetric(float64(u.maxRSS)/1e6, "MB-max-rss")
-		b.ReportMetric(float64(j.diskBytes())/1e6, "MB-state-on-disk")
+		reportState(b, j, u, 1.1*float64(keys))
 	}
 }
 
@@ -114,9 +111,15 @@ func BenchmarkStateSessions(b *testing.B) {
 		j := newJob(b, sessionsPipeline(keys, "256MiB"))
 		u, _ := j.run("--until", "end")
 		checkSessions(b, j, keys)
-		b.ReportMetric(u.cpu().Seconds()/(2*float64(keys)/1e6), "cpu-s/M")
-		b.ReportMetric(u.wall.Seconds(), "wall-s")
-		b.ReportMetric(float64(u.maxRSS)/1e6, "MB-max-rss")
-		b.ReportMetric(float64(j.diskBytes())/1e6, "MB-state-on-disk")
+		reportState(b, j, u, 2*float64(keys))
 	}
+}
+
+// reportState reports what a run on so many rows took.
+func reportState(b *testing.B, j *job, u usage, rows float64) {
+	b.Helper()
+	b.ReportMetric(u.cpu().Seconds()/(rows/1e6), "cpu-s/M")
+	b.ReportMetric(u.wall.Seconds(), "wall-s")
+	b.ReportMetric(float64(u.maxRSS)/1e6, "MB-max-rss")
+	b.ReportMetric(float64(j.diskBytes())/1e6, "MB-state-on-disk")
 }
