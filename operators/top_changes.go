@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"frazil/dataflow"
-	"frazil/state"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
@@ -27,24 +26,6 @@ func newTopChanges(env *dataflow.Env, s *topShape) *topChanges {
 }
 
 func (c *topChanges) release() { c.b.Release() }
-
-// emit sends the changes of all dirty groups of o.
-func (c *topChanges) emit(ctx context.Context, o *topKeyed, out dataflow.Emitter) error {
-	err := o.table.Dirty(func(e state.Entry) error {
-		row := o.table.Row(e)
-		if row[0]&groupDropped != 0 {
-			return nil
-		}
-		if err := c.compare(ctx, &o.lists, o.former(e), o.lists.of(readTopPart(row).list), out); err != nil {
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return c.flush(ctx, out)
-}
 
 // compare gives the changes that make one list of another, rank by rank.
 func (c *topChanges) compare(ctx context.Context, l *topLists, was, is []topItem, out dataflow.Emitter) error {

@@ -37,21 +37,18 @@ func (o *topKeyed) expire(ctx context.Context, out dataflow.Emitter) error {
 			return p.last <= gone
 		}))
 	}
-	for i := range o.table.Len() {
-		e := o.table.At(i)
-		row := o.table.Row(e)
-		if row[0]&groupDropped != 0 {
-			continue
-		}
-		p := readTopPart(row)
+	err := o.due.visit(step, func(e state.Entry) error {
+		p := readTopPart(o.table.Row(e))
 		if p.last > gone {
-			continue
+			o.due.add(e, p.last)
+			return nil
 		}
-		if err := o.forget(ctx, e, p, out); err != nil {
-			return err
-		}
+		return o.forget(ctx, e, p, out)
+	})
+	if err != nil {
+		return err
 	}
-	o.compactRows()
+	o.compact()
 	return nil
 }
 
@@ -80,26 +77,41 @@ func (o *topKeyed) forget(ctx context.Context, e state.Entry, p topPart, out dat
 	return nil
 }
 
-// compact gives memory back at a barrier: the table's entries of groups that were dropped, the
-// bytes of rows that are in no list. Nothing is dirty.
+// compact gives memory back: the table's entries of groups that were dropped, the
+// bytes of rows that are in no list.
 func (o *topKeyed) compact() {
-	if 2*o.dropped > o.table.Len() {
-		old, older := o.table, o.older
-		o.table, o.older, o.dropped = state.NewTable(topWords), map[state.Entry][]topPart{}, 0
-		for i := range old.Len() {
-			e := old.At(i)
-			if old.Row(e)[0]&groupDropped != 0 {
-				continue
-			}
-			n, _ := o.table.Upsert(old.Hash(e), old.Key(e))
-			copy(o.table.Row(n), old.Row(e))
-			if parts := older[e]; len(parts) > 0 {
-				o.older[n] = parts
-			}
-		}
-		o.table.ClearDirty()
-	}
+	o.compactTable()
 	o.compactRows()
+}
+
+// topSlackGroups keeps small tables from being made anew again and again.
+const topSlackGroups = 1024
+
+// compactTable makes the table anew without the groups that were dropped. It does
+// so between barriers as well: while old input is read fast, nearly all groups come
+// and go between two.
+func (o *topKeyed) compactTable() {
+	if o.dropped < topSlackGroups || 2*o.dropped < o.table.Len() {
+		return
+	}
+	old, older := o.table, o.older
+	o.table, o.older, o.dropped, o.dirty = state.NewTable(topWords), map[state.Entry][]topPart{}, 0, o.dirty[:0]
+	for i := range old.Len() {
+		e := old.At(i)
+		row := old.Row(e)
+		if row[0]&groupDropped != 0 {
+			continue
+		}
+		n, _ := o.table.Upsert(old.Hash(e), old.Key(e))
+		copy(o.table.Row(n), row)
+		if row[0] != groupShown {
+			o.dirty = append(o.dirty, n)
+		}
+		if parts := older[e]; len(parts) > 0 {
+			o.older[n] = parts
+		}
+	}
+	o.due.refill(o)
 }
 
 // compactRows gives the bytes of rows back that are neither in a list nor among

@@ -3,7 +3,6 @@ package operators
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -36,6 +35,10 @@ type topKeyed struct {
 	lists topLists
 	table *state.Table // per group a word of marks, then the part: see topPart
 	older map[state.Entry][]topPart
+	// dirty are the groups that changed since the last barrier; one that was dropped
+	// and came again stands there twice.
+	dirty []state.Entry
+	due   topDue
 	// formers are the lists of what changed since the last barrier, as they were.
 	formers     []topFormer
 	formerItems []topItem
@@ -79,20 +82,21 @@ func (p topPart) empty() bool { return p.first > p.last }
 func newTopKeyed(env *dataflow.Env, s *topShape) (*topKeyed, error) {
 	o := &topKeyed{
 		topShape: s, env: env, lists: topLists{limit: s.limit}, table: state.NewTable(topWords),
-		older: map[state.Entry][]topPart{}, wm: dataflow.MinTime, swept: int64(dataflow.MinTime),
+		older: map[state.Entry][]topPart{}, due: newTopDue(s.keep), wm: dataflow.MinTime, swept: int64(dataflow.MinTime),
 	}
 	o.changes = newTopChanges(env, s)
 	var err error
 	if o.log, err = openKeyLog(env, topStatePrefix, o.load); err != nil {
 		return nil, fmt.Errorf("restore rows: %w", err)
 	}
-	o.table.ClearDirty()
+	o.dirty = o.dirty[:0]
+	o.due.refill(o)
 	return o, nil
 }
 
 // load takes in one row of the log.
 func (o *topKeyed) load(_ int, key, value []byte) error {
-	e := o.upsert(keyHash(key), key)
+	e, _ := o.upsert(keyHash(key), key)
 	o.empty(e)
 	if len(value) == 0 {
 		o.drop(e)
@@ -122,9 +126,9 @@ func (o *topKeyed) load(_ int, key, value []byte) error {
 }
 
 // upsert returns the entry of a key, which has no rows if it is new or had
-// expired.
-func (o *topKeyed) upsert(hash uint64, key []byte) state.Entry {
-	e, fresh := o.table.Upsert(hash, key)
+// expired, and says whether it is among the dirty ones now.
+func (o *topKeyed) upsert(hash uint64, key []byte) (e state.Entry, fresh bool) {
+	e, fresh = o.table.Upsert(hash, key)
 	row := o.table.Row(e)
 	if row[0]&groupDropped != 0 {
 		row[0] = 0
@@ -134,8 +138,9 @@ func (o *topKeyed) upsert(hash uint64, key []byte) state.Entry {
 	if fresh {
 		noTopPart.write(row)
 		o.live[state.GroupOf(hash)]++
+		o.dirty = append(o.dirty, e)
 	}
-	return e
+	return e, fresh
 }
 
 // empty takes all rows of a group away.
@@ -165,12 +170,15 @@ func (o *topKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ data
 		if i%windowWarm == 0 {
 			o.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
 		}
-		e := o.upsert(h, keys.Value(i))
+		e, fresh := o.upsert(h, keys.Value(i))
 		if o.table.Row(e)[0] == groupShown {
 			o.keepFormer(e)
 		}
 		if err := o.add(e, from[i], to[i], items.Value(i)); err != nil {
 			return fmt.Errorf("take in the rows of a batch: %w", err)
+		}
+		if fresh {
+			o.due.add(e, to[i])
 		}
 	}
 	return nil
@@ -178,6 +186,7 @@ func (o *topKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ data
 
 // keepFormer copies the list of e as it is at the first change after a barrier.
 func (o *topKeyed) keepFormer(e state.Entry) {
+	o.dirty = append(o.dirty, e)
 	row := o.table.Row(e)
 	items := o.lists.of(readTopPart(row).list)
 	row[0] |= uint64(len(o.formers) + 1)
@@ -280,23 +289,26 @@ func (o *topKeyed) OnWatermark(ctx context.Context, wm dataflow.Time, out datafl
 // OnBarrier implements dataflow.BarrierHandler: it gives the changes since the
 // last barrier and writes what changed.
 func (o *topKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out dataflow.Emitter) error {
-	err := o.expire(ctx, out)
-	err = errors.Join(err, o.changes.emit(ctx, o, out))
-	if err != nil {
+	if err := o.expire(ctx, out); err != nil {
 		return err
 	}
-	err = o.table.Dirty(func(e state.Entry) error {
+	for _, e := range o.dirty {
 		row := o.table.Row(e)
-		if row[0]&groupDropped != 0 {
-			return nil
+		if row[0] == groupShown || row[0]&groupDropped != 0 {
+			continue
+		}
+		if err := o.changes.compare(ctx, &o.lists, o.former(e), o.lists.of(readTopPart(row).list), out); err != nil {
+			return err
 		}
 		row[0] = groupShown
-		return o.store(e)
-	})
-	if err != nil {
-		return fmt.Errorf("store rows: %w", err)
+		if err := o.store(e); err != nil {
+			return fmt.Errorf("store rows: %w", err)
+		}
 	}
-	o.table.ClearDirty()
+	if err := o.changes.flush(ctx, out); err != nil {
+		return err
+	}
+	o.dirty = o.dirty[:0]
 	o.formers, o.formerItems, o.formerBytes = o.formers[:0], o.formerItems[:0], 0
 	o.compact()
 	if err := o.rewrite(); err != nil {
