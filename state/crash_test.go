@@ -107,12 +107,19 @@ func (c *crashWatch) look(fs vfs.FS) error {
 // Set, unset, maybe: an epoch whose Write returned is there, one that was not
 // begun is not, one under way is there whole or not at all.
 func TestEveryCrashPointHoldsExactlyOneEpoch(t *testing.T) {
+	t.Run("batches", func(t *testing.T) { everyCrashPoint(t, 1<<40) })
+	t.Run("tables", func(t *testing.T) { everyCrashPoint(t, 1) })
+	t.Run("both", func(t *testing.T) { everyCrashPoint(t, 2<<10) })
+}
+
+func everyCrashPoint(t *testing.T, tablesFrom int64) {
 	r := testSeed(t)
 	watch := &crashWatch{mem: vfs.NewCrashableMem(), r: rand.New(rand.NewPCG(r.Uint64(), 2))}
-	s, err := Open("state", Options{Logger: quiet, fs: watch.wrap()})
+	s, err := Open("state", Options{Logger: quiet, fs: watch.wrap(), tablesFrom: tablesFrom})
 	must(t, err)
 	kv := openKV(t, s, "step", allGroups)
 	m, before := model{}, model{}
+	tables := false
 	for epoch := 1; epoch <= 24; epoch++ {
 		for i := 0; i < 60; i++ {
 			m.step(t, r, kv, allGroups)
@@ -137,9 +144,10 @@ func TestEveryCrashPointHoldsExactlyOneEpoch(t *testing.T) {
 		watch.mark(epoch, after, epoch, after)
 		before = after
 		if epoch%8 == 0 {
+			tables = tables || s.db.Metrics().Ingest.Count > 0
 			must(t, s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 			must(t, s.Close())
-			s, err = Open("state", Options{Logger: quiet, fs: watch.wrap()})
+			s, err = Open("state", Options{Logger: quiet, fs: watch.wrap(), tablesFrom: tablesFrom})
 			must(t, err)
 			kv = openKV(t, s, "step", allGroups)
 		}
@@ -149,6 +157,9 @@ func TestEveryCrashPointHoldsExactlyOneEpoch(t *testing.T) {
 	defer watch.mu.Unlock()
 	must(t, watch.mu.err)
 	t.Logf("%d crash points", watch.mu.points)
+	if tables != (tablesFrom < 1<<40) {
+		t.Errorf("epochs went as tables: %v", tables)
+	}
 	if watch.mu.points < 100 {
 		t.Fatal("the file system is not watched")
 	}

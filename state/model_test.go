@@ -118,7 +118,9 @@ func TestKVEqualsModelUnderFreezeWriteResetAndReopen(t *testing.T) {
 	r := testSeed(t)
 	for round := 0; round < 15; round++ {
 		fs := vfs.NewMem()
-		s := openMem(t, fs)
+		// Epochs go as batches, as tables, or as what their size asks for.
+		tablesFrom := []int64{1 << 40, 1, 3 << 10}[round%3]
+		s := openMemFrom(t, fs, tablesFrom)
 		m, durable := model{}, model{}
 		tasks := 1 + r.IntN(3)
 		open := func() []*TaskKV {
@@ -153,7 +155,7 @@ func TestKVEqualsModelUnderFreezeWriteResetAndReopen(t *testing.T) {
 				kvs = open()
 			case 1: // The process ends and comes back.
 				must(t, s.Close())
-				s = openMem(t, fs)
+				s = openMemFrom(t, fs, tablesFrom)
 				m, pending = durable.clone(), nil
 				tasks = 1 + r.IntN(3)
 				kvs = open()

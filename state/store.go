@@ -22,7 +22,8 @@ type Options struct {
 	// used.
 	CacheBytes int64
 
-	fs vfs.FS // tests; nil is the operating system's
+	fs         vfs.FS // tests; nil is the operating system's
+	tablesFrom int64  // tests; 0 is the constant
 }
 
 const defaultCache = 32 << 20
@@ -35,11 +36,14 @@ const defaultCache = 32 << 20
 // mu.
 type Store struct {
 	db   *pebble.DB
+	opts *pebble.Options // of db
 	lock *pebble.Lock
 	fs   vfs.FS
 	dir  string
 	log  *slog.Logger
 	seed [16]byte
+	// tablesFrom is from how many bytes on changes go as tables.
+	tablesFrom int64
 
 	write sync.Mutex // held by whoever changes Pebble
 	// inUse counts calls that are inside Pebble, for Close.
@@ -71,6 +75,9 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.fs == nil {
 		o.fs = vfs.Default
 	}
+	if o.tablesFrom == 0 {
+		o.tablesFrom = tablesFrom
+	}
 	if err := o.fs.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
@@ -78,7 +85,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{lock: lock, fs: o.fs, dir: dir, log: o.Logger}
+	s := &Store{lock: lock, fs: o.fs, dir: dir, log: o.Logger, tablesFrom: o.tablesFrom}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open state in %s: %w", dir, err), lock.Close())
 	}
@@ -90,6 +97,10 @@ func (s *Store) open(o Options) error {
 	defer cache.Unref() // Pebble holds its own reference.
 	opts := pebbleOptions(s.fs, cache, s.log)
 	opts.Lock = s.lock
+	opts.EnsureDefaults()
+	if err := removeTables(s.fs, s.dir); err != nil {
+		return err
+	}
 	db, err := pebble.Open(s.dir, opts)
 	if err != nil {
 		if strings.Contains(err.Error(), "unknown format major version") {
@@ -97,7 +108,7 @@ func (s *Store) open(o Options) error {
 		}
 		return err
 	}
-	s.db = db
+	s.db, s.opts = db, opts
 	s.mu.done = make(chan struct{})
 	if err := s.load(); err != nil {
 		return errors.Join(err, db.Close())

@@ -16,7 +16,13 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func openMem(t *testing.T, fs vfs.FS) *Store {
 	t.Helper()
-	s, err := Open("state", Options{Logger: quiet, fs: fs})
+	return openMemFrom(t, fs, 0)
+}
+
+// openMemFrom opens a store whose changes go as tables from so many bytes on.
+func openMemFrom(t *testing.T, fs vfs.FS, tablesFrom int64) *Store {
+	t.Helper()
+	s, err := Open("state", Options{Logger: quiet, fs: fs, tablesFrom: tablesFrom})
 	if err != nil {
 		t.Fatal(err)
 	}

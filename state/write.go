@@ -2,12 +2,14 @@ package state
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Write makes deltas and manifest durable in one synced batch: after a crash
-// either all of it is there or nothing. Deltas of one KV must be handed over in
+// Write makes deltas and manifest durable at once: after a crash either all of it
+// is there or nothing. Deltas of one KV must be handed over in
 // the order of their Freezes, none left out. Afterwards the KVs have forgotten
 // them. After an error nothing is forgotten and it is not known whether the
 // batch is durable: Reset and read the manifest, or Close.
@@ -24,6 +26,30 @@ func (s *Store) Write(deltas []*Delta, manifest []byte) error {
 	if err != nil {
 		return err
 	}
+	write := s.writeBatch
+	if largeWrite(deltas, s.tablesFrom) && !slices.ContainsFunc(slices.Collect(maps.Values(counts)), func(n int) bool { return n > 1 }) {
+		write = s.writeTables
+	}
+	if err := write(deltas, manifest); err != nil {
+		return err
+	}
+	for kv, n := range counts {
+		kv.forget(n)
+	}
+	return nil
+}
+
+// largeWrite says whether deltas have at least so many bytes.
+func largeWrite(deltas []*Delta, from int64) bool {
+	var n int64
+	for _, d := range deltas {
+		n += d.bytes
+	}
+	return n >= from
+}
+
+// writeBatch writes deltas and manifest in one synced batch.
+func (s *Store) writeBatch(deltas []*Delta, manifest []byte) error {
 	b := s.db.NewBatchWithSize(batchSize(deltas, manifest))
 	defer b.Close()
 	for _, d := range deltas {
@@ -36,9 +62,6 @@ func (s *Store) Write(deltas []*Delta, manifest []byte) error {
 	}
 	if err := b.Commit(pebble.Sync); err != nil {
 		return fmt.Errorf("write state: %w", err)
-	}
-	for kv, n := range counts {
-		kv.forget(n)
 	}
 	return nil
 }
