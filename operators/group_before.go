@@ -164,6 +164,7 @@ type rowJudge struct {
 	input, late *arrow.Schema
 	keep        int64
 	grace       int64 // rows are late only this much later
+	closed      int64 // as if no stamp were lower
 	timeCol     int
 	stampCol    int
 	bad         *dataflow.BadRows
@@ -176,7 +177,7 @@ type rowJudge struct {
 
 func newRowJudge(env *dataflow.Env, input, late *arrow.Schema, keep int64) *rowJudge {
 	return &rowJudge{
-		env: env, input: input, late: late, keep: keep, bad: dataflow.NewBadRows(env),
+		env: env, input: input, late: late, keep: keep, closed: int64(dataflow.MinTime), bad: dataflow.NewBadRows(env),
 		timeCol: dataflow.Column(input, dataflow.SysTime), stampCol: dataflow.Column(input, dataflow.SysStamp),
 	}
 }
@@ -190,7 +191,7 @@ func (j *rowJudge) bind(b arrow.RecordBatch) {
 	clear(j.marks)
 	j.lateRows, j.badRows = j.lateRows[:0], j.badRows[:0]
 	for i, t := range j.times {
-		if t+j.keep+j.grace <= j.stamps[i] {
+		if t+j.keep+j.grace <= max(j.stamps[i], j.closed) {
 			j.marks[i] = rowLate
 			j.lateRows = append(j.lateRows, int32(i))
 		}
@@ -246,7 +247,7 @@ func (j *rowJudge) emitLate(ctx context.Context, b arrow.RecordBatch, out datafl
 	watermark, lateness := added.Field(0).(*array.TimestampBuilder), added.Field(1).(*array.Int64Builder)
 	for _, r := range j.lateRows {
 		watermark.Append(arrow.Timestamp(j.stamps[r]))
-		lateness.Append(j.stamps[r] - j.times[r] - j.keep)
+		lateness.Append(max(j.stamps[r], j.closed) - j.times[r] - j.keep)
 	}
 	extra := added.NewRecordBatch()
 	defer extra.Release()

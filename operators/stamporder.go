@@ -30,6 +30,8 @@ import (
 //
 // Batches wait as they came, each sorted once; a heap of their next rows merges
 // them.
+//
+// With inTimeOrder the event time stands in the place of the stamp: see there.
 type stampOrder struct {
 	env   *dataflow.Env
 	inner dataflow.Operator
@@ -63,8 +65,20 @@ const stampBatch = 16 << 10
 // (a uint64 hash) to its task. It restores the rows that wait. It uses the keys
 // of env.State that start with stampPrefix.
 func inStampOrder(env *dataflow.Env, schema *arrow.Schema, route string, inner dataflow.Operator) (dataflow.Operator, error) {
+	return inOrderOf(dataflow.SysStamp, env, schema, route, inner)
+}
+
+// inTimeOrder is inStampOrder by event time instead of the stamp: a row waits
+// until the watermark is greater than its event time, and rows are taken by event
+// time, source, split and position. No row may come whose event time is below its
+// stamp.
+func inTimeOrder(env *dataflow.Env, schema *arrow.Schema, route string, inner dataflow.Operator) (dataflow.Operator, error) {
+	return inOrderOf(dataflow.SysTime, env, schema, route, inner)
+}
+
+func inOrderOf(column string, env *dataflow.Env, schema *arrow.Schema, route string, inner dataflow.Operator) (dataflow.Operator, error) {
 	o := &stampOrder{env: env, inner: inner, cols: stampColumns{
-		stamp: dataflow.Column(schema, dataflow.SysStamp), time: dataflow.Column(schema, dataflow.SysTime),
+		stamp: dataflow.Column(schema, column), time: dataflow.Column(schema, dataflow.SysTime),
 		split: dataflow.Column(schema, dataflow.SysSplit), pos: dataflow.Column(schema, dataflow.SysPos),
 		route: dataflow.Column(schema, route),
 	}}
@@ -85,7 +99,7 @@ func (o *stampOrder) Process(_ context.Context, _ int, b arrow.RecordBatch, _ da
 		return err
 	}
 	if dataflow.Time(r.stamps[0]) < o.state.released {
-		return fmt.Errorf("a row with the stamp %s came after the watermark %s", dataflow.Time(r.stamps[0]), o.state.released)
+		return fmt.Errorf("a row of %s came after the watermark %s", dataflow.Time(r.stamps[0]), o.state.released)
 	}
 	return nil
 }
