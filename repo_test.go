@@ -38,6 +38,7 @@ var layers = []struct {
 	{"dataflow", "frazil/...", []string{"frazil/state"}, "contracts know no implementation"},
 	{"dataflow/component", "frazil/...", []string{"frazil/dataflow", "frazil/state"}, "the registry knows contracts, not components"},
 	{"dataflow/codec/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec/..."}, "codecs turn bytes into columns and know nothing else"},
+	{"dataflow/ingest/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/state/wal", "frazil/dataflow/ingest/..."}, "what push sources share knows contracts and the log"},
 	{"dataflow/checkpoint/...", "frazil/...", []string{"frazil/dataflow", "frazil/state", "frazil/dataflow/checkpoint/..."}, "the protocol is pure"},
 	{"dataflow/engine/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/checkpoint/...", "frazil/dataflow/engine/...", "frazil/state/..."}, "the engine runs graphs and knows no component"},
 	{"operators/expr/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/operators/expr/..."}, "expressions stand alone"},
@@ -62,7 +63,7 @@ var layers = []struct {
 	{"...", "github.com/goccy/go-yaml/...", nil, "YAML is read in one place"},
 }
 
-var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/operators/expr/...", "frazil/state"}
+var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/ingest", "frazil/operators/expr/...", "frazil/state"}
 
 // homes are the packages that may import a library all others may not.
 var homes = map[string][]string{

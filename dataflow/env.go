@@ -41,6 +41,11 @@ type Env struct {
 	// it follows from their rows alone, which the watermark before MaxTime does not:
 	// that depends on which of them ended first. nil: it is not known.
 	Last func() Time
+	// WALDir is the folder of the write-ahead logs of the pipeline's push sources;
+	// each step has one of its own in it. It is made by who needs it.
+	WALDir string
+	// Served is what the source's Serve made; nil without one.
+	Served any
 	// NewDecoder makes a decoder of the source's decode block; nil without one.
 	NewDecoder func() (Decoder, error)
 	// Memory is the budget in bytes of this instance: of a writer or a source what

@@ -43,6 +43,8 @@ type Pipeline struct {
 	// StateDir is the directory of the state store, relative to the working
 	// directory.
 	StateDir string
+	// WALDir is the directory of the write-ahead logs of push sources.
+	WALDir string
 	// StateMemory bounds the memory of keyed state in bytes; Memory that of
 	// queues, state and writers together.
 	StateMemory, Memory int64
@@ -162,6 +164,11 @@ type stateConfig struct {
 	// steps keep, half for changes that are not yet written. Default: 256MiB, at
 	// most half of the memory.
 	Memory component.Bytes `yaml:"memory"`
+	// WAL is the directory of the write-ahead logs of sources that are pushed to
+	// (http, mqtt), relative to the working directory. It holds what producers were
+	// told is safe: do not remove it with the state. Default:
+	// ./frazil-data/wal/NAME, or with dir DIR.wal.
+	WAL string `yaml:"wal"`
 }
 
 func defaultFile() fileConfig {
@@ -240,6 +247,14 @@ func (l *loader) load(path string, o Options) *Pipeline {
 		Name: l.file.Name, File: path, Graph: g, CheckpointEvery: l.file.Checkpoint.Every.D(),
 		StateDir: l.file.State.Dir, StateMemory: int64(l.file.State.Memory), Memory: int64(l.file.Memory), HTTP: l.file.HTTP,
 		notReplayable: map[string]string{}, changes: map[string]bool{}, Tests: tests,
+	}
+	switch {
+	case l.file.State.WAL != "":
+		p.WALDir = l.file.State.WAL
+	case p.StateDir != "":
+		p.WALDir = filepath.Clean(p.StateDir) + ".wal"
+	default:
+		p.WALDir = "./frazil-data/wal/" + p.Name
 	}
 	if p.StateDir == "" {
 		p.StateDir = "./frazil-data/state/" + p.Name

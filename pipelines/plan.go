@@ -3,6 +3,7 @@ package pipelines
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"sort"
 	"strings"
@@ -161,6 +162,9 @@ func (l *loader) planSource(s *step) *engine.Source {
 	out.Schema, out.Tasks, out.Bounded, out.Arrived, out.NotReplayable = plan.Schema, plan.Tasks, plan.Bounded, plan.Arrived, plan.NotReplayable
 	cfg := s.cfg
 	out.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) { return spec.New(ctx, env, cfg) }
+	if spec.Serve != nil {
+		out.Serve = func(ctx context.Context, env *dataflow.Env) (io.Closer, error) { return spec.Serve(ctx, env, cfg) }
+	}
 	if !plan.Bounded {
 		out.DiscoverEvery = defaultDiscovery
 	}

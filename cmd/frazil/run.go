@@ -121,7 +121,7 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	job := engine.NewJob(p.Graph, engine.Options{
-		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, Log: log,
+		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, Log: log,
 		UntilEnd: f.end, UntilIdle: f.idle, MaxRetry: f.maxRetry, Discard: f.discard,
 	})
 	api, err := serveAPI(p, job, store, log)

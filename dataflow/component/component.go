@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"regexp"
 	"sort"
@@ -186,6 +187,12 @@ type Source[C any] struct {
 	// Plan is pure.
 	Plan func(in SourceIn, cfg C) (SourcePlan, error)
 	New  func(ctx context.Context, env *dataflow.Env, cfg C) (dataflow.Source, error)
+	// Serve is for sources that others push to: it opens what takes their records,
+	// once a run and before anything else is connected, so that they are accepted
+	// also while a sink cannot be reached or the pipeline starts again. New finds
+	// the result in Env.Served; it is closed at the end of the run. nil: the source
+	// has no such thing.
+	Serve func(ctx context.Context, env *dataflow.Env, cfg C) (io.Closer, error)
 }
 
 // Operator describes an operator component.
@@ -250,6 +257,8 @@ type (
 		Info
 		Plan func(in SourceIn, cfg any) (SourcePlan, error)
 		New  func(ctx context.Context, env *dataflow.Env, cfg any) (dataflow.Source, error)
+		// Serve is nil for a source that is not pushed to.
+		Serve func(ctx context.Context, env *dataflow.Env, cfg any) (io.Closer, error)
 	}
 	// OperatorSpec is a registered operator.
 	OperatorSpec struct {
@@ -307,13 +316,19 @@ func add[S any](m map[string]*S, name string, s *S) {
 
 // RegisterSource makes a source known. Call it from init; a mistake panics.
 func RegisterSource[C any](s Source[C]) {
-	add(registry.sources, s.Name, &SourceSpec{
+	spec := &SourceSpec{
 		Info: info("source", s.Name, s.Summary, s.Doc, s.Default),
 		Plan: func(in SourceIn, cfg any) (SourcePlan, error) { return s.Plan(in, *cfg.(*C)) },
 		New: func(ctx context.Context, env *dataflow.Env, cfg any) (dataflow.Source, error) {
 			return s.New(ctx, env, *cfg.(*C))
 		},
-	})
+	}
+	if s.Serve != nil {
+		spec.Serve = func(ctx context.Context, env *dataflow.Env, cfg any) (io.Closer, error) {
+			return s.Serve(ctx, env, *cfg.(*C))
+		}
+	}
+	add(registry.sources, s.Name, spec)
 }
 
 // RegisterOperator makes an operator known. Call it from init.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"frazil/dataflow"
@@ -44,6 +45,8 @@ type Source struct {
 	Arrived       bool
 	NotReplayable string
 	New           func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error)
+	// Serve is nil for a source that is not pushed to; see component.Source.
+	Serve func(ctx context.Context, env *dataflow.Env) (io.Closer, error)
 	// NewDecoder is nil for a source without a decode block.
 	NewDecoder func() (dataflow.Decoder, error)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,8 @@ type Job struct {
 	claim dataflow.Claim
 	// again: an attempt has been connected before.
 	again bool
+	// served is what sources that are pushed to have opened, by step.
+	served map[string]io.Closer
 }
 
 // Result is how a run ended.
@@ -71,8 +74,17 @@ func (j *Job) Checkpoint() {
 // Run runs the pipeline until its sources have ended, Stop is called, it fails
 // for good, or ctx is cancelled (at once, without a checkpoint). A component's
 // error restarts it from the last epoch.
-func (j *Job) Run(ctx context.Context) (Result, error) {
+func (j *Job) Run(ctx context.Context) (res Result, err error) {
 	j.started = j.o.Now()
+	if err := j.serve(ctx); err != nil {
+		return Result{}, errors.Join(err, j.endServing())
+	}
+	defer func() { err = errors.Join(err, j.endServing()) }()
+	return j.attempts(ctx)
+}
+
+// attempts runs the pipeline again and again, until it ends or fails for good.
+func (j *Job) attempts(ctx context.Context) (Result, error) {
 	var failures []time.Time
 	retry := newBackoff(j.o)
 	for {

@@ -18,6 +18,8 @@ type Options struct {
 	// MiB. StateMemory is the share of keyed state: half of it for what
 	// operators keep, half for changes that are not yet written; default 256 MiB.
 	Memory, StateMemory int64
+	// WALDir is the folder of the write-ahead logs of push sources.
+	WALDir string
 	// QuarantineBytes bounds the rows of unread ports; default 1 GiB.
 	QuarantineBytes int64
 	Now             func() time.Time

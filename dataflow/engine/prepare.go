@@ -177,6 +177,7 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 		env := c.plant.env(s.Name, i, n)
 		extra := &extraFields{}
 		env.NewDecoder, env.Memory = extra.watch(s.NewDecoder), c.plant.share(len(c.j.g.Sources)*c.j.g.Parallelism)
+		env.Served = c.j.served[s.Name]
 		src, err := s.New(ctx, env)
 		if err != nil {
 			return err

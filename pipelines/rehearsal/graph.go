@@ -25,6 +25,7 @@ func (v Variant) bound(g *engine.Graph) {
 func (w *world) replace(g *engine.Graph) {
 	for _, s := range g.Sources {
 		s.Bounded, s.DiscoverEvery = true, 0
+		s.Serve = nil
 		s.New = func(_ context.Context, env *dataflow.Env) (dataflow.Source, error) { return newSource(env, w, s) }
 	}
 	for i, k := range g.Sinks {

@@ -10,5 +10,6 @@ import (
 	_ "frazil/sinks/iceberg"
 	_ "frazil/sources/files"
 	_ "frazil/sources/generate"
+	_ "frazil/sources/http"
 	_ "frazil/sources/kafka"
 )
