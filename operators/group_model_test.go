@@ -120,6 +120,11 @@ func (r *changeRig) batch(rows []changeRow) arrow.RecordBatch {
 func (r *changeRig) send(rows []changeRow) {
 	batch := r.batch(rows)
 	defer batch.Release()
+	r.process(batch)
+}
+
+// process gives a batch through both halves.
+func (r *changeRig) process(batch arrow.RecordBatch) {
 	err := r.before.Process(context.Background(), 0, batch, dataflow.EmitFunc(func(ctx context.Context, port int, b arrow.RecordBatch) error {
 		defer b.Release()
 		if port != 0 {

@@ -77,6 +77,7 @@ func init() {
 		Name:    "top",
 		Summary: "Keeps the first rows of each group by an order, per window or as a changelog.",
 		Doc:     topDoc,
+		Changes: true,
 		Default: func() TopConfig { return TopConfig{Ties: "row"} },
 		Plan:    planTop,
 		New: func(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg TopConfig) (dataflow.Operator, error) {
@@ -84,8 +85,11 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			if s.windows != nil {
+			switch {
+			case s.windows != nil:
 				return newTopWindow(env, s)
+			case s.updates != nil:
+				return newTopUpdates(env, s)
 			}
 			return newTopKeyed(env, s)
 		},
@@ -93,6 +97,9 @@ func init() {
 			s, err := newTopShape(in, cfg)
 			if err != nil {
 				return nil, err
+			}
+			if s.updates != nil {
+				return newTopUpdatesBefore(env, s)
 			}
 			return newTopBefore(env, s)
 		},
@@ -125,6 +132,8 @@ type topShape struct {
 	windowText string
 	lateness   int64 // microseconds
 
+	updates *topUpdates // nil for an input of rows
+
 	keep int64 // without windows: how long a group goes on, microseconds
 	// last: rows of a group belong together however far apart they are, and
 	// nothing is given when a group expires (dedup).
@@ -138,6 +147,9 @@ func planTop(in component.OperatorIn, cfg TopConfig) (component.OperatorPlan, er
 	s, err := newTopShape(in, cfg)
 	if err != nil {
 		return component.OperatorPlan{}, err
+	}
+	if s.updates != nil {
+		return s.planUpdates(in), nil
 	}
 	plan := component.OperatorPlan{
 		Ports: []dataflow.Port{
@@ -153,22 +165,28 @@ func planTop(in component.OperatorIn, cfg TopConfig) (component.OperatorPlan, er
 		plan.State = fmt.Sprintf("the first %d rows per group and open window", s.limit)
 		return plan, nil
 	}
+	plan.Ports[0].Stream.Changelog, plan.Ports[0].Stream.Key = true, s.changelogKey()
+	plan.State = fmt.Sprintf("the first %d rows per group, until the watermark is about %s after its last row (twice expire_after)", s.limit, 2*cfg.ExpireAfter)
+	return plan, nil
+}
+
+// changelogKey names the columns of the result that identify a row.
+func (s *topShape) changelogKey() []string {
 	key := s.by.names()
 	if s.rank != "" {
 		key = append(key, s.rank)
 	}
-	plan.Ports[0].Stream.Changelog, plan.Ports[0].Stream.Key = true, key
-	plan.State = fmt.Sprintf("the first %d rows per group, until the watermark is about %s after its last row (twice expire_after)", s.limit, 2*cfg.ExpireAfter)
-	return plan, nil
+	return key
 }
 
 // fingerprint covers what the state's bytes mean: rows are kept whole.
 func (s *topShape) fingerprint() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "limit %d ties %t", s.limit, s.ties)
-	if s.windows != nil {
+	switch {
+	case s.windows != nil:
 		fmt.Fprintf(&b, " %s lateness %dus", s.windowText, s.lateness)
-	} else {
+	case s.updates == nil:
 		fmt.Fprintf(&b, " expire %dus", s.keep)
 	}
 	b.WriteString(s.by.fingerprint() + " order")
@@ -189,10 +207,15 @@ func newTopShape(in component.OperatorIn, cfg TopConfig) (*topShape, error) {
 		keep: cfg.ExpireAfter.D().Microseconds(), lateness: cfg.AllowedLateness.D().Microseconds(),
 	}
 	var problems component.Problems
-	if !dataflow.Timed(input) {
+	changes := in.Inputs[0].Changelog
+	if !changes && !dataflow.Timed(input) {
 		problems = append(problems, component.Problem{Msg: fmt.Sprintf("rows of %q have no event time, by which they are taken: give %s event_time: {column: ..., out_of_orderness: ...}", in.Names[0], windowSources(in.Sources))})
 	}
-	problems = append(problems, s.checkBounds(cfg)...)
+	if changes {
+		problems = append(problems, s.checkUpdates(in, cfg)...)
+	} else {
+		problems = append(problems, s.checkBounds(cfg)...)
+	}
 	var by []By
 	for _, name := range cfg.By {
 		by = append(by, By{Name: name})
@@ -200,6 +223,9 @@ func newTopShape(in component.OperatorIn, cfg TopConfig) (*topShape, error) {
 	keys, more := newByKeys(input, by)
 	s.by, problems = keys, append(problems, more...)
 	problems = append(problems, s.parseOrder(cfg.OrderBy)...)
+	if cfg.Limit < 1 || cfg.Limit > 10000 {
+		problems = append(problems, component.Problem{Path: "limit", Msg: fmt.Sprintf("expected 1 to 10000 rows, not %d", cfg.Limit)})
+	}
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -213,9 +239,6 @@ func newTopShape(in component.OperatorIn, cfg TopConfig) (*topShape, error) {
 func (s *topShape) checkBounds(cfg TopConfig) (problems component.Problems) {
 	bad := func(path, format string, args ...any) {
 		problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
-	}
-	if cfg.Limit < 1 || cfg.Limit > 10000 {
-		bad("limit", "expected 1 to 10000 rows, not %d", cfg.Limit)
 	}
 	if cfg.Tumbling != "" || cfg.Hopping != nil || cfg.Cumulative != nil {
 		w := WindowConfig{AlignedWindows: cfg.AlignedWindows, AllowedLateness: cfg.AllowedLateness}
@@ -235,6 +258,14 @@ func (s *topShape) checkBounds(cfg TopConfig) (problems component.Problems) {
 		return problems
 	}
 	problems = append(problems, checkExpire("expire_after", cfg.ExpireAfter)...)
+	return append(problems, s.checkChangelog(cfg)...)
+}
+
+// checkChangelog checks what a top without windows needs.
+func (s *topShape) checkChangelog(cfg TopConfig) (problems component.Problems) {
+	bad := func(path, format string, args ...any) {
+		problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
+	}
 	for path, set := range map[string]bool{"offset": cfg.Offset != "", "zone": cfg.Zone != "", "allowed_lateness": cfg.AllowedLateness != 0} {
 		if set {
 			bad(path, "it has no effect without windows: leave it out")
@@ -285,7 +316,9 @@ func (s *topShape) makeSchemas() (problems component.Problems) {
 		return slices.ContainsFunc(fields, func(f arrow.Field) bool { return f.Name == name })
 	}
 	sys := []arrow.Field{dataflow.OpField()}
-	s.late = groupLateSchema(s.input)
+	if s.updates == nil {
+		s.late = groupLateSchema(s.input)
+	}
 	if s.windows != nil {
 		for _, name := range []string{"window_start", "window_end"} {
 			if !has(name) {

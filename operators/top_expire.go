@@ -85,7 +85,7 @@ func (o *topKeyed) compact() {
 }
 
 // topSlackGroups keeps small tables from being made anew again and again.
-const topSlackGroups = 1024
+const topSlackGroups = 64
 
 // compactTable makes the table anew without the groups that were dropped. It does
 // so between barriers as well: while old input is read fast, nearly all groups come

@@ -11,7 +11,7 @@ import (
 
 // topOrder says where the rows of a batch stand in an order: by its terms, then
 // by event time, source, split and position. Rows that a step created have no
-// origin; among them the values decide.
+// origin; among them the values decide. Among the rows of a changelog the key does.
 //
 // A place is bytes that compare as the rows do (see accOrder for their parts); how
 // many of them are the terms' is told beside. With last, the order is turned, so
@@ -20,6 +20,7 @@ type topOrder struct {
 	*accOrder
 	last bool
 	rows *rowEncoder
+	key  *keyEncoder   // of the rows of a changelog: it stands for time and origin
 	args []arrow.Array // of the terms
 }
 
@@ -82,6 +83,9 @@ func (o *topOrder) place(dst []byte, row int) (place []byte, terms int) {
 		dst = o.terms[i].append(dst, row)
 	}
 	terms = len(dst) - start
+	if o.key != nil {
+		return o.key.append(dst, row), terms
+	}
 	dst = binary.BigEndian.AppendUint64(dst, uint64(o.times[row])^1<<63)
 	if o.split != nil {
 		dst = append(dst, o.name(o.split[row])...)
