@@ -54,7 +54,7 @@ var nexmarkKeep = strings.NewReplacer("${KEEP:-1m}", "24h")
 // TestNexmark gives Flink's rows, by the source files and its JSON decoder. What Flink
 // drops as late leaves by "late".
 func TestNexmark(t *testing.T) {
-	for _, c := range slices.Concat(nexmarkCases, nexmarkShapes, nexmarkSessions, nexmarkGroups) {
+	for _, c := range slices.Concat(nexmarkCases, nexmarkShapes, nexmarkSessions, nexmarkGroups, nexmarkOver) {
 		t.Run(c.golden, func(t *testing.T) {
 			t.Parallel()
 			index := nexmarkIndex(t, c.golden)
