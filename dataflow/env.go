@@ -44,6 +44,9 @@ type Env struct {
 	// WALDir is the folder of the write-ahead logs of the pipeline's push sources;
 	// each step has one of its own in it. It is made by who needs it.
 	WALDir string
+	// Preview: nothing that the run takes is kept, so that a push source must tell no
+	// producer that something is safe.
+	Preview bool
 	// Served is what the source's Serve made; nil without one.
 	Served any
 	// NewDecoder makes a decoder of the source's decode block; nil without one.

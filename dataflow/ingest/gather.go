@@ -260,7 +260,7 @@ func (s *Stream) write(g *group) {
 			s.forget(k)
 		}
 		if errors.Is(err, wal.ErrFull) {
-			s.stats.refused.Add(int64(len(g.requests)))
+			s.stats.refuse("disk_full", len(g.requests))
 			fail(g.requests, &BusyError{Reason: "disk_full", RetryAfter: 5 * time.Second, Detail: "the disk of the write-ahead log is full"})
 			return
 		}

@@ -26,6 +26,12 @@ type Request struct {
 	// keys are kept is answered with the first one's result and adds nothing. "":
 	// none.
 	Key string
+	// Producer and Sequence are another way to recognise a retry: a producer numbers
+	// its requests from 1, each higher than the one before. A request with a number
+	// that was seen is a retry: it is answered with the first one's result as long as
+	// that is remembered, and later with Result.Forgotten and no counts. "": not used.
+	Producer string
+	Sequence uint64
 	// Digest tells requests with one key apart that are no retries.
 	Digest uint64
 	// Atomic: one record that cannot be decoded refuses all.
@@ -50,6 +56,9 @@ type Result struct {
 	// Replayed: the request is a retry, and this is what the first one was
 	// answered.
 	Replayed bool `json:"-"`
+	// Forgotten: the request is a retry of one that was accepted so long ago that
+	// its result is not remembered: nothing was added.
+	Forgotten bool `json:"-"`
 }
 
 // Rejection is a record that was not accepted.

@@ -123,7 +123,7 @@ func segmentBytes(cfg Config) int64 {
 // not called then. A *BusyError says that trying again later may help.
 func (s *Stream) Submit(r *Request) error {
 	if err := s.busy(); err != nil {
-		s.stats.refused.Add(1)
+		s.refused(err)
 		return err
 	}
 	size := int64(0)
@@ -138,8 +138,8 @@ func (s *Stream) Submit(r *Request) error {
 	case s.mu.closed:
 		return ErrClosed
 	case s.mu.bytes > queueBytes:
-		s.stats.refused.Add(1)
-		return &BusyError{Reason: "bytes", RetryAfter: retryAfter, Detail: "more requests wait than can be written"}
+		s.stats.refuse("queue", 1)
+		return &BusyError{Reason: "queue", RetryAfter: retryAfter, Detail: "more requests wait than can be written"}
 	}
 	s.mu.queue = append(s.mu.queue, r)
 	s.mu.bytes += size
@@ -258,4 +258,11 @@ func (s *Stream) Close() error {
 		b.Release()
 	}
 	return s.log.Close()
+}
+
+func (s *Stream) refused(err error) {
+	var busy *BusyError
+	if errors.As(err, &busy) {
+		s.stats.refuse(busy.Reason, 1)
+	}
 }
