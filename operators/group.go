@@ -24,8 +24,9 @@ type GroupConfig struct {
 	Aggregate component.NamedExprs `yaml:"aggregate,required"`
 	// ExpireAfter bounds the state: a group that has no row for longer than this,
 	// in event time, begins anew with its next one, and a row that is older than
-	// its stamp by this leaves by the port late. At least 1us, no default.
-	ExpireAfter component.Duration `yaml:"expire_after,required"`
+	// its stamp by this leaves by the port late. At least 1us, needed. Not for an
+	// input of changes: there a group goes with its last row.
+	ExpireAfter component.Duration `yaml:"expire_after"`
 }
 
 const groupDoc = `Groups rows by columns, without windows, and keeps a table of one row per
@@ -54,6 +55,20 @@ Bad rows: a row for which a group, an argument or a filter cannot be computed
 leaves by "bad". A result that does not fit its type leaves by "bad" at each
 checkpoint at which it changed, and the group has no row in the table then.
 
+Over changes: where the input is a changelog (of another group, top, dedup with
+keep: last, or a window with emit: updates), the aggregates are those of the table that
+its changes make. A row that is taken back leaves its group; a group without rows is
+deleted. There is no expire_after and no port "late" then, and a row that leaves by
+"bad" does so as often as the step before gives it. count, sum and avg of whole numbers
+and decimals, and their variances, are counted up and down; for all others (floats
+among them, and everything with distinct) the rows are kept, and a group that changed
+is computed again from all of its rows at each checkpoint. Aggregates that go by the
+order of rows take them in the order of the input's key where they have no order by.
+
+Where the step before forgets rows in time (group, dedup with keep: last), the table
+still has them, and so has this step: it keeps all rows of the table, by their key. One
+task does all the work then, unless "by" has only columns of that key, or is empty.
+
 The result has no event time: windows do not take it.`
 
 func init() {
@@ -62,8 +77,16 @@ func init() {
 		Summary: "Aggregates rows by columns, without windows, and gives the changes of the result.",
 		Doc:     groupDoc,
 		Default: func() GroupConfig { return GroupConfig{} },
+		Changes: true,
 		Plan:    planGroup,
 		New: func(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg GroupConfig) (dataflow.Operator, error) {
+			if in.Inputs[0].Changelog {
+				s, err := newGroupRetractShape(in, cfg)
+				if err != nil {
+					return nil, err
+				}
+				return newGroupRetract(env, s)
+			}
 			s, err := newGroupShape(in, cfg)
 			if err != nil {
 				return nil, err
@@ -71,6 +94,13 @@ func init() {
 			return newGroupKeyed(env, s)
 		},
 		NewBefore: func(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg GroupConfig) (dataflow.Operator, error) {
+			if in.Inputs[0].Changelog {
+				s, err := newGroupRetractShape(in, cfg)
+				if err != nil {
+					return nil, err
+				}
+				return newGroupRetractBefore(env, s)
+			}
 			s, err := newGroupShape(in, cfg)
 			if err != nil {
 				return nil, err
@@ -122,6 +152,9 @@ func (s *groupShape) layout() *accLayout {
 }
 
 func planGroup(in component.OperatorIn, cfg GroupConfig) (component.OperatorPlan, error) {
+	if in.Inputs[0].Changelog {
+		return planGroupRetract(in, cfg)
+	}
 	s, err := newGroupShape(in, cfg)
 	if err != nil {
 		return component.OperatorPlan{}, err
@@ -158,9 +191,19 @@ func newGroupShape(in component.OperatorIn, cfg GroupConfig) (*groupShape, error
 		problems = append(problems, component.Problem{Msg: fmt.Sprintf("rows of %q have no event time, by which groups expire: give %s event_time: {column: ..., out_of_orderness: ...}", in.Names[0], windowSources(in.Sources))})
 	}
 	problems = append(problems, checkExpire("expire_after", cfg.ExpireAfter)...)
-	var more component.Problems
-	s.by, more = newByKeys(input, cfg.By)
-	problems = append(problems, more...)
+	problems = append(problems, s.init(input, cfg)...)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	s.late = groupLateSchema(input)
+	return s, nil
+}
+
+// init checks what does not depend on the kind of stream: groups, aggregates and
+// the columns of the result.
+func (s *groupShape) init(input *arrow.Schema, cfg GroupConfig) component.Problems {
+	var problems, more component.Problems
+	s.by, problems = newByKeys(input, cfg.By)
 	s.set, more = newAggregateSet(input, cfg.Aggregate)
 	problems = append(problems, more...)
 	fields := slices.Clone(s.by.schema.Fields())
@@ -173,13 +216,9 @@ func newGroupShape(in component.OperatorIn, cfg GroupConfig) (*groupShape, error
 		}
 		fields = append(fields, f)
 	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
 	s.rows = arrow.NewSchema(fields, nil)
 	s.out = arrow.NewSchema(append(fields, dataflow.OpField()), nil)
-	s.late = groupLateSchema(input)
-	return s, nil
+	return problems
 }
 
 // checkExpire says what is wrong with a bound of the state.

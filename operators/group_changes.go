@@ -24,6 +24,8 @@ type groupChanges struct {
 	keys   *keyDecoder
 	b      *array.RecordBuilder
 	bad    *dataflow.BadRows
+	// badPort is the port of results that do not fit.
+	badPort int
 
 	former      []uint64 // one row of accumulators, formerHeaps its bytes
 	formerHeaps []accHeap
@@ -47,7 +49,7 @@ func newGroupChanges(env *dataflow.Env, s *groupShape, layout *accLayout) (*grou
 	}
 	return &groupChanges{
 		groupShape: s, env: env, layout: layout, keys: keys, b: array.NewRecordBuilder(env.Alloc, s.rows),
-		bad: dataflow.NewBadRows(env), former: make([]uint64, layout.stride), formerHeaps: layout.newHeaps(),
+		bad: dataflow.NewBadRows(env), badPort: groupBad, former: make([]uint64, layout.stride), formerHeaps: layout.newHeaps(),
 	}, nil
 }
 
@@ -156,6 +158,9 @@ func (c *groupChanges) flush(ctx context.Context, out dataflow.Emitter) error {
 			if p.before >= 0 {
 				add(p.before, dataflow.OpDelete)
 			}
+		case p.before < 0 && p.after < 0:
+		case p.after < 0:
+			add(p.before, dataflow.OpDelete)
 		case p.before < 0:
 			add(p.after, dataflow.OpInsert)
 		case !sameRow(batch, p.before, p.after):
@@ -165,7 +170,7 @@ func (c *groupChanges) flush(ctx context.Context, out dataflow.Emitter) error {
 	}
 	c.pairs, c.n = c.pairs[:0], 0
 	if c.bad.Len() > 0 {
-		if err := out.Emit(ctx, groupBad, c.bad.Flush()); err != nil {
+		if err := out.Emit(ctx, c.badPort, c.bad.Flush()); err != nil {
 			return err
 		}
 	}

@@ -7,12 +7,15 @@ import (
 	"frazil/dataflow/flowtest/rig"
 )
 
-// arroyoGroups are Arroyo's smoke tests of aggregates that are kept up to date. An
-// aggregate over the changes of another (active_drivers) does not exist here.
-var arroyoGroups = []struct{ id, operators string }{
-	{"aggregates", `
+// arroyoGroups are Arroyo's smoke tests of aggregates that are kept up to date.
+var arroyoGroups = []struct{ id, input, operators string }{
+	{"active_drivers", "cars.ndjson.gz", `
+  per_driver: {from: rows, group: {by: [driver_id], aggregate: {events: count(*)}, expire_after: 1h}}
+  busy: {from: per_driver, filter: {where: events > 85}}
+  result: {from: busy, group: {aggregate: {drivers: count(*)}}}`},
+	{"aggregates", "impulse.ndjson", `
   result: {from: rows, group: {aggregate: {min: min(counter), max: max(counter), sum: sum(counter), count: count(*), avg: avg(counter)}, expire_after: 1h}}`},
-	{"filter_updating_aggregates", `
+	{"filter_updating_aggregates", "impulse.ndjson", `
   all: {from: rows, group: {aggregate: {subtasks: count(distinct subtask_index)}, expire_after: 1h}}
   result: {from: all, filter: {where: subtasks >= 1}}`},
 }
@@ -32,7 +35,7 @@ sources:
 operators:%s
 sinks:
   out: {from: result, files: {path: "%%OUT%%/out"}}
-`, rig.Shared(t, "data", "arroyo", "inputs", "impulse.ndjson"), arroyoSchemas["impulse.ndjson"], c.operators))
+`, rig.Shared(t, "data", "arroyo", "inputs", c.input), arroyoSchemas[c.input], c.operators))
 				sameValues(t, c.id, folded(t, out["out"]), golden(t, rig.Shared(t, "data", "arroyo", "expected", c.id+".ndjson")))
 			})
 		}
