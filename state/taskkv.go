@@ -13,8 +13,8 @@ var ErrStale = errors.New("this view of the state has been replaced")
 
 // TaskKV is the KV of one step in one task. Reads go from what was changed since
 // the last Freeze over the changes that are being written to Pebble. The
-// methods of [KV] and Freeze belong to the goroutine of the task; DirtyBytes may
-// be called from any.
+// methods of [KV] and Freeze belong to the goroutine of the task; DirtyBytes and
+// FrozenBytes may be called from any.
 type TaskKV struct {
 	store  *Store
 	step   string
@@ -65,6 +65,16 @@ func (kv *TaskKV) Freeze() *Delta {
 // DirtyBytes estimates the memory of all changes that are not yet durable,
 // frozen or not.
 func (kv *TaskKV) DirtyBytes() int64 { return kv.dirty.Load() }
+
+// FrozenBytes is the part of DirtyBytes that a Freeze has cut off and no Write has
+// made durable.
+func (kv *TaskKV) FrozenBytes() int64 {
+	var n int64
+	for _, d := range kv.pending() {
+		n += d.bytes
+	}
+	return n
+}
 
 // pending returns the frozen changes, oldest first.
 func (kv *TaskKV) pending() []*Delta {

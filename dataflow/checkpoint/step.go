@@ -1,6 +1,11 @@
 package checkpoint
 
-import "frazil/dataflow"
+import (
+	"maps"
+	"slices"
+
+	"frazil/dataflow"
+)
 
 // MaxWaiting is how many commits may wait for one target before no further
 // epoch starts: a slow catalog delays commits, not checkpoints, up to here.
@@ -41,9 +46,13 @@ type State struct {
 	Tasks, Reported int
 	// Waiting commits per target, in order (I4).
 	Waiting map[string][]dataflow.Epoch
-	// Acked is the greatest epoch that was acknowledged to the sources; Written
-	// the last durable one.
-	Acked, Written dataflow.Epoch
+	// Written is the last durable epoch, Acked the greatest one that each source
+	// was told is safe.
+	Written dataflow.Epoch
+	Acked   map[string]dataflow.Epoch
+	// Feeds lists, per source, the targets that its rows go to: only those hold
+	// its acknowledgement back. It never changes.
+	Feeds map[string][]string
 	// Wanted kind of a stop that was asked for while an epoch was under way.
 	Wanted Kind
 }
@@ -100,8 +109,11 @@ type (
 		Target string
 		Epoch  dataflow.Epoch
 	}
-	// AckSources tells the sources that everything up to Epoch is safe.
-	AckSources struct{ Epoch dataflow.Epoch }
+	// AckSource tells a source that everything up to Epoch is safe.
+	AckSource struct {
+		Source string
+		Epoch  dataflow.Epoch
+	}
 	// EndTasks lets the sources send their end (I6).
 	EndTasks struct{}
 	// Restore rebuilds everything from the last manifest.
@@ -113,7 +125,7 @@ type (
 func (StartBarrier) action() {}
 func (WriteEpoch) action()   {}
 func (StartCommit) action()  {}
-func (AckSources) action()   {}
+func (AckSource) action()    {}
 func (EndTasks) action()     {}
 func (Restore) action()      {}
 func (Exit) action()         {}
@@ -214,22 +226,44 @@ func committed(s State, e Committed) (State, []Action) {
 	return ack(s, out)
 }
 
-// ack tells the sources what is safe in every target that has rows of it (I3).
+// ack tells each source what is safe in every target that has rows of it (I3).
 func ack(s State, out []Action) (State, []Action) {
-	safe := s.Written
-	for _, q := range s.Waiting {
-		if q[0] <= safe {
-			safe = q[0] - 1
+	acked := maps.Clone(s.Acked)
+	for _, source := range slices.Sorted(maps.Keys(s.Feeds)) {
+		safe := s.Written
+		for _, t := range s.Feeds[source] {
+			if q := s.Waiting[t]; len(q) > 0 && q[0] <= safe {
+				safe = q[0] - 1
+			}
+		}
+		if safe > acked[source] {
+			if acked == nil {
+				acked = map[string]dataflow.Epoch{}
+			}
+			acked[source] = safe
+			out = append(out, AckSource{source, safe})
 		}
 	}
-	if safe > s.Acked {
-		s.Acked = safe
-		out = append(out, AckSources{safe})
-	}
+	s.Acked = acked
 	if s.Phase == Finished && len(s.Waiting) == 0 {
 		out = append(out, Exit{})
 	}
 	return s, out
+}
+
+// Held lists the sources whose rows are to wait: a target that they feed has
+// nearly as many commits waiting as are allowed. Epochs go on without them, so
+// that the other sources are not held up; what was under way when they stopped
+// takes the one or two places that are left.
+func (s State) Held() []string {
+	var out []string
+	for source, targets := range s.Feeds {
+		if slices.ContainsFunc(targets, func(t string) bool { return len(s.Waiting[t]) >= MaxWaiting-2 }) {
+			out = append(out, source)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func full(s State) bool {

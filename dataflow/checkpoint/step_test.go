@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"math/rand"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -23,7 +24,7 @@ type world struct {
 	commits   map[string]dataflow.Epoch // under way
 	committed map[string][]dataflow.Epoch
 	rows      map[dataflow.Epoch][]string // targets with rows
-	acked     dataflow.Epoch
+	acked     map[string]dataflow.Epoch
 	ended     bool
 	exit      bool
 	maxWait   int
@@ -68,39 +69,36 @@ func (w *world) act(a Action) {
 			t.Fatalf("I4: %s commits %s after %v", a.Target, a.Epoch, done)
 		}
 		w.commits[a.Target] = a.Epoch
-	case AckSources:
+	case AckSource:
 		for e := dataflow.Epoch(1); e <= a.Epoch; e++ {
 			for _, target := range w.rows[e] {
-				if !contains(w.committed[target], e) {
-					t.Fatalf("I3: ack of %s, but %s of %s is not committed", a.Epoch, e, target)
+				if slices.Contains(feeds[a.Source], target) && !slices.Contains(w.committed[target], e) {
+					t.Fatalf("I3: ack of %s to %s, but %s of %s is not committed", a.Epoch, a.Source, e, target)
 				}
 			}
 		}
-		if a.Epoch <= w.acked || a.Epoch > w.written {
-			t.Fatalf("ack of %s after %s, written %s", a.Epoch, w.acked, w.written)
+		if a.Epoch <= w.acked[a.Source] || a.Epoch > w.written {
+			t.Fatalf("ack of %s to %s after %s, written %s", a.Epoch, a.Source, w.acked[a.Source], w.written)
 		}
-		w.acked = a.Epoch
+		w.acked[a.Source] = a.Epoch
 	case EndTasks:
 		if w.s.Written != w.started {
 			t.Fatal("I6: end before the last epoch is written")
 		}
 		w.ended = true
 	case Exit:
-		if len(w.commits) > 0 || w.acked != w.written {
-			t.Fatalf("exit with commits under way (%v) or unacknowledged epochs", w.commits)
+		for source := range feeds {
+			if len(w.commits) > 0 || w.acked[source] != w.written {
+				t.Fatalf("exit with commits under way (%v) or unacknowledged epochs of %s", w.commits, source)
+			}
 		}
 		w.exit = true
 	}
 }
 
-func contains(es []dataflow.Epoch, e dataflow.Epoch) bool {
-	for _, x := range es {
-		if x == e {
-			return true
-		}
-	}
-	return false
-}
+// feeds are the targets of three sources: one that feeds all, one that feeds
+// one, one whose rows nobody commits.
+var feeds = map[string][]string{"all": {"a", "b", "c"}, "one": {"a"}, "none": nil}
 
 // turn lets one random thing happen.
 func (w *world) turn() {
@@ -154,7 +152,7 @@ func TestStepKeepsTheInvariantsInAnyOrderOfEvents(t *testing.T) {
 	rng := rand.New(rand.NewSource(seed))
 	stops, longest := 0, 0
 	for range 2000 {
-		w := &world{t: t, rng: rng, s: State{Tasks: 1 + rng.Intn(4)}, commits: map[string]dataflow.Epoch{}, committed: map[string][]dataflow.Epoch{}, rows: map[dataflow.Epoch][]string{}}
+		w := &world{t: t, rng: rng, s: State{Tasks: 1 + rng.Intn(4), Feeds: feeds}, acked: map[string]dataflow.Epoch{}, commits: map[string]dataflow.Epoch{}, committed: map[string][]dataflow.Epoch{}, rows: map[dataflow.Epoch][]string{}}
 		for i := range 400 {
 			if i == 300 && rng.Intn(2) == 0 {
 				w.feed(Stop{})
@@ -204,5 +202,44 @@ func TestAFullTargetHoldsBackEpochsButNotTheLastOne(t *testing.T) {
 	}
 	if _, actions := Step(s, Stop{}); len(actions) != 1 {
 		t.Fatal("a stop must not wait for a slow target")
+	}
+}
+
+func TestASlowTargetHoldsBackTheSourcesThatFeedItOnly(t *testing.T) {
+	s := State{Tasks: 1, Feeds: map[string][]string{"quick": {"fast"}, "stuck": {"slow"}, "both": {"fast", "slow"}}}
+	var acks []AckSource
+	note := func(actions []Action) {
+		for _, a := range actions {
+			if a, ok := a.(AckSource); ok && a.Source != "both" {
+				acks = append(acks, a)
+			}
+		}
+	}
+	for e := dataflow.Epoch(1); e <= 40; e++ {
+		var actions []Action
+		s, actions = Step(s, Tick{})
+		if len(actions) != 1 {
+			t.Fatalf("no epoch starts after %d", e-1)
+		}
+		s, _ = Step(s, Reported{e})
+		targets := []string{"fast"}
+		if !slices.Contains(s.Held(), "stuck") {
+			targets = append(targets, "slow")
+		}
+		s, actions = Step(s, Written{e, targets})
+		note(actions)
+		s, actions = Step(s, Committed{"fast", e})
+		note(actions)
+	}
+	if got, want := s.Held(), []string{"both", "stuck"}; !slices.Equal(got, want) {
+		t.Fatalf("held are %v, want %v", got, want)
+	}
+	for _, a := range acks {
+		if a.Source != "quick" {
+			t.Fatalf("ack of %s to %s, none of whose rows is committed", a.Epoch, a.Source)
+		}
+	}
+	if len(acks) != 40 || acks[39].Epoch != 40 {
+		t.Fatalf("%d acks to the source of the fast target, the last %v", len(acks), acks[len(acks)-1])
 	}
 }

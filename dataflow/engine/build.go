@@ -34,6 +34,11 @@ type plant struct {
 	// paused: state or held rows are at the ceiling; the sources wait, but for
 	// those that hold the watermark back when only rows are held.
 	paused atomic.Bool
+	// backlog says per source that a target it feeds is too far behind with its
+	// commits, so that it is not read on.
+	backlog map[string]*atomic.Bool
+	// pressed: a keyed step has changed so much that an epoch is due.
+	pressed chan struct{}
 }
 
 // readerRef is a step that reads a port.
@@ -83,6 +88,23 @@ func (g *Graph) upstream(step string) []string {
 				seen[u] = true
 				out = append(out, u)
 			}
+		}
+	}
+	return out
+}
+
+// feeds lists, per source, the sinks with a committer that its rows go to.
+func (g *Graph) feeds() map[string][]string {
+	out := map[string][]string{}
+	for _, s := range g.Sources {
+		out[s.Name] = nil
+	}
+	for _, s := range g.Sinks {
+		if s.NewCommitter == nil {
+			continue
+		}
+		for _, source := range g.upstream(s.Name) {
+			out[source] = append(out[source], s.Name)
 		}
 	}
 	return out
@@ -200,6 +222,17 @@ func (p *plant) sizeInboxes() {
 	for _, in := range p.inboxes {
 		in.maxBytes, in.maxRows = min(per, 16<<20), 64<<10
 	}
+	edges = 0
+	for _, ts := range p.keyed {
+		for _, t := range ts {
+			edges += len(t.in.edges)
+		}
+	}
+	for _, ts := range p.keyed {
+		for _, t := range ts {
+			t.in.maxBytes = min(t.in.maxBytes, max(p.o.StateMemory/keyedQueuesPart/int64(edges), 1<<20))
+		}
+	}
 }
 
 func (p *plant) newQuarantine() (*quarantineTask, error) {
@@ -252,7 +285,7 @@ func (p *plant) buildKeyed(ctx context.Context, op *Operator) error {
 			return err
 		}
 		env.State = kv
-		t := &keyedTask{name: fmt.Sprintf("%s/%d", op.Name, i), in: p.newInbox(), report: p.reports, chain: &taskChain{kvs: []*state.TaskKV{kv}}}
+		t := &keyedTask{name: fmt.Sprintf("%s/%d", op.Name, i), plant: p, in: p.newInbox(), report: p.reports, chain: &taskChain{kvs: []*state.TaskKV{kv}}}
 		t.wmNow.Store(int64(dataflow.MinTime))
 		if t.stage, err = p.instance(ctx, t.chain, op, 0, env, op.New, 0); err != nil {
 			return err
@@ -356,7 +389,7 @@ func (p *plant) addSourceTask(s *Source, i, n int, src dataflow.Source, env *dat
 		name: fmt.Sprintf("%s/%d", s.Name, i), src: s, task: i, source: src, env: env, tracker: p.track[s.Name],
 		stamper: newStamper(s, env), report: p.reports, status: status, splits: map[dataflow.Split]*splitClock{},
 		skipped: map[string]int64{}, wm: dataflow.MinTime, plain: dataflow.MinTime, limit: dataflow.MaxTime,
-		final: s.Bounded && len(p.g.Sources) > 1, paused: &p.paused,
+		final: s.Bounded && len(p.g.Sources) > 1, paused: &p.paused, backlogged: p.backlog[s.Name],
 		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}},
 	}
 	t.wmNow.Store(int64(t.tracker.get()))

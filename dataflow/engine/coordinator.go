@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,6 +158,8 @@ func (c *coordinator) run(ctx context.Context) (Result, error) {
 			err = c.step(checkpoint.Tick{})
 		case <-beat.C:
 			err = c.heartbeat()
+		case <-c.plant.pressed:
+			err = c.relieve()
 		case e := <-c.events:
 			err = c.handle(e)
 		}
@@ -219,8 +222,8 @@ func (c *coordinator) step(e checkpoint.Event) error {
 			c.awaitParts(a.Epoch)
 		case checkpoint.StartCommit:
 			c.startCommit(a.Target, a.Epoch)
-		case checkpoint.AckSources:
-			c.ack(a.Epoch)
+		case checkpoint.AckSource:
+			c.ack(a.Source, a.Epoch)
 		case checkpoint.EndTasks:
 			c.eachSource(func(t *sourceTask) { t.send(command{end: true}) })
 		case checkpoint.Exit:
@@ -229,7 +232,17 @@ func (c *coordinator) step(e checkpoint.Event) error {
 		case checkpoint.Restore:
 		}
 	}
+	c.holdBacklogged()
 	return nil
+}
+
+// holdBacklogged lets the sources wait that feed a target too far behind, and no
+// others. A replay is not held: it stages nothing for the targets it mutes.
+func (c *coordinator) holdBacklogged() {
+	held := c.state.Held()
+	for name, b := range c.plant.backlog {
+		b.Store(c.replay >= len(c.rec.Replays) && slices.Contains(held, name))
+	}
 }
 
 func (c *coordinator) eachSource(f func(*sourceTask)) {
@@ -310,6 +323,7 @@ func (c *coordinator) writeManifest(p partsReady) error {
 
 func (c *coordinator) written(e manifestWritten) error {
 	c.manifest = e.m
+	c.plant.released()
 	c.positions[e.epoch] = e.m.Positions()
 	c.j.published(e.m)
 	now := c.j.o.Now()
@@ -338,40 +352,56 @@ func (c *coordinator) committed(e committed) error {
 	return c.step(checkpoint.Committed{Target: e.sink, Epoch: e.epoch})
 }
 
-// ack tells the sources, beside the loop, up to where everything is safe.
-func (c *coordinator) ack(e dataflow.Epoch) {
+// ack tells a source, beside the loop, up to where everything is safe.
+func (c *coordinator) ack(name string, e dataflow.Epoch) {
 	pos := c.positions[e]
-	maps.DeleteFunc(c.positions, func(k dataflow.Epoch, _ dataflow.Positions) bool { return k <= e })
-	if c.j.o.Preview {
+	c.forgetPositions()
+	s := c.sources[name]
+	if c.j.o.Preview || s == nil {
 		return
 	}
-	for name, s := range c.sources {
-		a, ok := s.first.(dataflow.Acker)
-		if !ok || pos[name] == nil {
-			continue
-		}
-		upTo := maps.Clone(pos[name])
-		c.acks.Add(1)
-		c.help(func() {
-			defer c.acks.Done()
-			s.acked.Lock()
-			defer s.acked.Unlock()
-			if e < s.acked.epoch {
-				return // a later one has overtaken it
-			}
-			s.acked.epoch = e
-			if err := a.Ack(c.ctx, e, upTo); err != nil && c.ctx.Err() == nil {
-				c.j.o.Log.Warn("acknowledge to the source", "step", name, "error", err)
-			}
-		})
+	a, ok := s.first.(dataflow.Acker)
+	if !ok || pos[name] == nil {
+		return
 	}
+	upTo := maps.Clone(pos[name])
+	c.acks.Add(1)
+	c.help(func() {
+		defer c.acks.Done()
+		s.acked.Lock()
+		defer s.acked.Unlock()
+		if e < s.acked.epoch {
+			return // a later one has overtaken it
+		}
+		s.acked.epoch = e
+		if err := a.Ack(c.ctx, e, upTo); err != nil && c.ctx.Err() == nil {
+			c.j.o.Log.Warn("acknowledge to the source", "step", name, "error", err)
+		}
+	})
+}
+
+// forgetPositions drops those that no acknowledgement can ask for any more: one is
+// always of the last epoch, or of the one before the first that a target waits for.
+func (c *coordinator) forgetPositions() {
+	needed := map[dataflow.Epoch]bool{c.state.Written: true}
+	for _, q := range c.state.Waiting {
+		for _, e := range q {
+			needed[e-1] = true
+		}
+	}
+	maps.DeleteFunc(c.positions, func(e dataflow.Epoch, _ dataflow.Positions) bool { return e < c.state.Written && !needed[e] })
 }
 
 // ackAgain repeats the last acknowledgement: the process may have been killed
 // between a commit and it, and there may never be another epoch.
 func (c *coordinator) ackAgain() {
-	if c.manifest.Epoch > 0 && len(c.state.Waiting) == 0 && len(c.rec.Replays) == 0 {
-		c.ack(c.manifest.Epoch)
+	if c.manifest.Epoch == 0 || len(c.rec.Replays) > 0 {
+		return
+	}
+	for name, targets := range c.state.Feeds {
+		if !slices.ContainsFunc(targets, func(t string) bool { return len(c.state.Waiting[t]) > 0 }) {
+			c.ack(name, c.manifest.Epoch)
+		}
 	}
 }
 
@@ -399,13 +429,8 @@ func (c *coordinator) awaitAcks(ctx context.Context) {
 // heartbeat looks at what has no event of its own.
 func (c *coordinator) heartbeat() error {
 	c.refreshStatus()
-	dirty := c.dirty()
-	// Half of the memory for state is for what operators keep: see stateShare.
-	c.plant.paused.Store(dirty > c.j.o.StateMemory/2 || c.held() > c.j.o.Memory/4)
-	if dirty > c.j.o.StateMemory/4 {
-		if err := c.step(checkpoint.Tick{}); err != nil {
-			return err
-		}
+	if err := c.relieve(); err != nil {
+		return err
 	}
 	if d := c.j.o.UntilIdle; d > 0 && c.replay >= len(c.rec.Replays) {
 		now, act := c.j.o.Now(), c.activity()
@@ -416,34 +441,6 @@ func (c *coordinator) heartbeat() error {
 		}
 	}
 	return nil
-}
-
-// dirty is the state in bytes that waits for an epoch.
-func (c *coordinator) dirty() int64 {
-	var n int64
-	for _, ts := range c.plant.keyed {
-		for _, t := range ts {
-			n += t.unwritten.Load()
-			for _, kv := range t.chain.kvs {
-				n += kv.DirtyBytes()
-			}
-		}
-	}
-	return n
-}
-
-// heldRowBytes is what a row that waits inside a step is taken to weigh.
-const heldRowBytes = 256
-
-// held estimates the bytes of rows that wait inside steps for a watermark.
-func (c *coordinator) held() int64 {
-	var n int64
-	for _, ts := range c.plant.keyed {
-		for _, t := range ts {
-			n += t.stage.fates.Held.Load() * heldRowBytes
-		}
-	}
-	return n
 }
 
 // moved says whether an epoch would record anything new.

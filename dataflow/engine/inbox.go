@@ -53,6 +53,7 @@ type inbox struct {
 	next     int
 	asks     []func()
 	stopped  bool
+	held     bool // nothing but questions is taken
 	maxBytes int64
 	maxRows  int64
 }
@@ -155,6 +156,10 @@ func (in *inbox) take() (edge int, m message, err error) {
 			in.asks = in.asks[1:]
 			return 0, message{kind: msgAsk, ask: ask}, nil
 		}
+		if in.held {
+			in.recv.Wait()
+			continue
+		}
 		for i := range in.edges {
 			k := (in.next + i) % len(in.edges)
 			e := in.edges[k]
@@ -175,6 +180,23 @@ func (in *inbox) take() (edge int, m message, err error) {
 			return k, m, nil
 		}
 		in.recv.Wait()
+	}
+}
+
+// hold keeps everything but questions from being taken until release, if must
+// says so; what makes must change comes before release.
+func (in *inbox) hold(must func() bool) {
+	in.mu.Lock()
+	in.held = must()
+	in.mu.Unlock()
+}
+
+func (in *inbox) release() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.held {
+		in.held = false
+		in.recv.Broadcast()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // chain behind that.
 type keyedTask struct {
 	name   string
+	plant  *plant
 	in     *inbox
 	stage  *opStage
 	chain  *taskChain
@@ -26,6 +27,7 @@ func (t *keyedTask) weigh() {
 	if u, ok := t.stage.op.(dataflow.Unwritten); ok {
 		t.unwritten.Store(u.UnwrittenBytes())
 	}
+	t.press()
 }
 
 func (t *keyedTask) run(ctx context.Context) error { return receive(ctx, t.in, t) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	"frazil/dataflow"
@@ -49,9 +50,10 @@ var errStoppedConnecting = errors.New("stopped before everything was connected")
 // Nothing runs yet.
 func (c *coordinator) prepare(ctx context.Context) error {
 	c.plant = &plant{
-		g: c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
+		pressed: make(chan struct{}, 1),
+		g:       c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
 		keyed: map[string][]*keyedTask{}, sinks: map[string]*sinkTask{}, closed: map[string]*dataflow.ClosedUpTo{},
-		track: map[string]*tracker{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
+		track: map[string]*tracker{}, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
 	}
 	if err := c.recover(ctx); err != nil {
 		return err
@@ -65,6 +67,9 @@ func (c *coordinator) prepare(ctx context.Context) error {
 	}
 	if c.manifest.Pipeline != c.j.g.Name {
 		return dataflow.Permanentf("the state directory belongs to the pipeline %q, not to %q: choose another state.dir", c.manifest.Pipeline, c.j.g.Name)
+	}
+	for _, s := range c.j.g.Sources {
+		c.plant.backlog[s.Name] = &atomic.Bool{}
 	}
 	for step, t := range c.manifest.Closed {
 		c.plant.closed[step] = dataflow.NewClosedUpTo(t)
@@ -360,7 +365,7 @@ func (c *coordinator) writeStart() error {
 
 // initState starts the protocol behind the manifest.
 func (c *coordinator) initState() {
-	c.state = checkpoint.State{Epoch: c.manifest.Epoch, Written: c.manifest.Epoch, Waiting: map[string][]dataflow.Epoch{}}
+	c.state = checkpoint.State{Epoch: c.manifest.Epoch, Written: c.manifest.Epoch, Waiting: map[string][]dataflow.Epoch{}, Feeds: c.j.g.feeds()}
 	c.positions[c.manifest.Epoch] = c.manifest.Positions()
 	for name, t := range c.targets {
 		for _, p := range t.Pending {

@@ -60,6 +60,8 @@ type sourceTask struct {
 	// no split has more now.
 	parked atomic.Bool
 	paused *atomic.Bool
+	// backlogged: a target that the source feeds has too many commits waiting.
+	backlogged *atomic.Bool
 
 	mail struct {
 		sync.Mutex
@@ -158,10 +160,16 @@ func (t *sourceTask) run(ctx context.Context) error {
 	}
 }
 
-// mustWait says whether memory is at its ceiling. The task that holds the
-// source's watermark back goes on: only it can let go what waits for that.
+// mustWait says whether a target is too far behind, or memory at its ceiling. Of
+// the latter the task that holds the source's watermark back takes no notice: only
+// it can let go what waits for that.
 func (t *sourceTask) mustWait() bool {
-	if !t.paused.Load() || t.open {
+	switch {
+	case t.open:
+		return false
+	case t.backlogged.Load():
+		return true
+	case !t.paused.Load():
 		return false
 	}
 	w := t.tracker.get()

@@ -145,7 +145,7 @@ func (c *coordinator) refreshStatus() {
 		b, r := in.size()
 		bytes, rows = bytes+b, rows+r
 	}
-	dirty := c.dirty()
+	dirty, _ := c.plant.unwritten()
 	steps, now := c.stepStatus(), c.j.o.Now()
 	c.j.note(func(s *Status) {
 		for name, st := range sources {
