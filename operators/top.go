@@ -42,6 +42,7 @@ type TopConfig struct {
 	// ExpireAfter bounds the state without windows, where it is required: a group
 	// that has no row for longer than this, in event time, begins anew with its next
 	// one, and a row that is older than its stamp by this leaves by the port late.
+	// Not for an input of changes: there a row stays until it is taken away.
 	ExpireAfter component.Duration `yaml:"expire_after"`
 }
 
@@ -59,18 +60,23 @@ Without windows: a changelog of the table of first rows, with the key "by" and t
 rank. At each checkpoint, and at the end of the input, every row that differs from
 the one given before: inserts, deletes, update_before with update_after.
 
+Over a changelog: the first rows of the table that its changes make, as a changelog.
+A row that is taken away brings back the one behind the last rank. There is no
+expire_after and no port late.
+
 Order: rows that are equal by order_by go by event time, then source, split and
-position; rows without an origin (results of a window) by their values. So the
-result does not depend on the order in which rows come.
+position; rows without an origin (results of a window) by their values, rows of a changelog by
+its key. So the result does not depend on the order in which rows come.
 
 State: with windows the first rows per group and open window. Without, those of
 each group, bounded by expire_after: rows of a group that follow one another
 within it in event time, in whatever order they come, belong together, and where
 the gap is longer the group begins anew. When the watermark has passed a group's
 last row by about twice expire_after (the next multiple of a quarter of it), the
-group's rows are deleted from the table.
+group's rows are deleted from the table. Over a changelog all rows of its table.
 
-Bad rows: a row for which an order cannot be computed leaves by "bad".`
+Bad rows: a row for which an order cannot be computed leaves by "bad".
+In a changelog the row that it takes the place of is taken away.`
 
 func init() {
 	component.RegisterOperator(component.Operator[TopConfig]{

@@ -200,3 +200,26 @@ func newUpdatesRig(t testing.TB, alloc memory.Allocator, c updatesCase) *changeR
 	}
 	return r
 }
+
+// TestTopOverUpdatesIsRefused where it would have no effect or no bound, with what
+// to write instead.
+func TestTopOverUpdatesIsRefused(t *testing.T) {
+	in := component.OperatorIn{Inputs: []dataflow.Stream{{Schema: updatesSchema, Changelog: true, Key: []string{"id"}}}, Names: []string{"sums"}}
+	for want, cfg := range map[string]TopConfig{
+		`tumbling: "sums" gives changes, and a window gives its rows once: leave tumbling out for a changelog of the first rows, or ask step "sums" for final results only (a window's emit: final)`: {
+			AlignedWindows: AlignedWindows{Tumbling: "1m"}, Limit: 1,
+		},
+		`expire_after: "sums" gives changes: a row stays until it is taken away, so leave expire_after out`:             {Limit: 1, ExpireAfter: component.Duration(time.Hour)},
+		`rank: the changelog needs a column that tells the rows of a group apart: write rank: rank_number, or limit: 1`: {Limit: 2},
+		`ties: rank goes with windows only: rows of one rank would have one key in the changelog`:                       {Limit: 2, Rank: "r", Ties: "rank"},
+		`allowed_lateness: it has no effect without windows: leave it out`:                                              {Limit: 1, AllowedLateness: component.Duration(time.Hour)},
+		`limit: expected 1 to 10000 rows, not 0`:                                                                        {},
+		`by[0]: unknown column "idd"; did you mean "id"?; columns: id, k, v`:                                             {Limit: 1, By: []string{"idd"}},
+	} {
+		cfg.OrderBy = []string{"v"}
+		_, err := component.OperatorNamed("top").Plan(in, &cfg)
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
