@@ -35,6 +35,12 @@ type StreamStats struct {
 	// that were given up before their time because there were too many.
 	Keys          int64 `json:"keys"`
 	KeysForgotten int64 `json:"keys_forgotten"`
+	// Counts are what the protocol counts beside, by name: retained_skipped,
+	// reconnects.
+	Counts map[string]int64 `json:"counts,omitempty"`
+	// Trouble says in words what is wrong on the producers' side, one thing each:
+	// not connected to the broker, a session that was lost. It turns health red.
+	Trouble []string `json:"trouble,omitempty"`
 	// Broken says why nothing is taken now, until the log has been opened anew; ""
 	// when all is well.
 	Broken string `json:"broken,omitempty"`
