@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -108,26 +109,46 @@ func (b *builder) add(r *Request) (Result, error) {
 		return b.addAtomic(r)
 	}
 	var res Result
+	bads := r.Bad
 	for i, p := range r.Records {
-		bad := b.s.dec.Append(p)
-		if bad == nil {
-			b.metaOf(r, i)
-			b.pending++
-			b.take(&res)
+		for len(bads) > 0 && bads[0].Index == i+len(r.Bad)-len(bads) {
+			b.reject(r, &res, bads[0].Index, bads[0].Bad, bads[0].Raw)
+			bads = bads[1:]
+		}
+		i += len(r.Bad) - len(bads)
+		if bad := b.s.dec.Append(p); bad != nil {
+			b.reject(r, &res, i, *bad, p)
 			continue
 		}
-		if r.KeepBad {
-			b.g.bads = append(b.g.bads, badRecord{at: b.g.records, bad: *bad, raw: p})
-			b.take(&res)
-			continue
-		}
-		res.Rejected = append(res.Rejected, Rejection{i, bad.Reason, bad.Detail})
+		b.metaOf(r, i)
+		b.pending++
+		b.take(&res)
+	}
+	for _, x := range bads {
+		b.reject(r, &res, x.Index, x.Bad, x.Raw)
 	}
 	if r.Atomic && len(res.Rejected) > 0 {
 		return res, ErrRejected
 	}
 	return res, nil
 }
+
+// reject leaves a record out, or keeps it as a bad one.
+func (b *builder) reject(r *Request, res *Result, index int, bad dataflow.Bad, raw []byte) {
+	if r.KeepBad {
+		b.g.bads = append(b.g.bads, badRecord{at: b.g.records, bad: bad, raw: bytes.Clone(raw)})
+		b.take(res)
+		return
+	}
+	if len(res.Rejected) >= maxDetails {
+		bad.Detail = ""
+	}
+	res.Rejected = append(res.Rejected, Rejection{index, bad.Reason, bad.Detail})
+}
+
+// maxDetails is how many rejected records of a request are answered with a
+// detail; behind them there are indexes and reasons only.
+const maxDetails = 1000
 
 // take gives the next sequence number to a record of res.
 func (b *builder) take(res *Result) {
@@ -170,26 +191,35 @@ func (b *builder) addAtomic(r *Request) (Result, error) {
 
 func (b *builder) addBatch(r *Request) (Result, error) {
 	b.cut()
+	defer r.Batch.Release()
 	var res Result
-	n := int(r.Batch.NumRows())
+	if r.Atomic && len(r.Bad) > 0 {
+		for _, x := range r.Bad {
+			b.reject(r, &res, x.Index, x.Bad, x.Raw)
+		}
+		return res, ErrRejected
+	}
+	n, bads := int(r.Batch.NumRows()), r.Bad
+	for i := range n + len(bads) {
+		if len(bads) > 0 && bads[0].Index == i {
+			b.reject(r, &res, i, bads[0].Bad, bads[0].Raw)
+			bads = bads[1:]
+			continue
+		}
+		b.metaOf(r, i)
+		b.take(&res)
+	}
+	if n == 0 {
+		return res, nil
+	}
 	cols := append([]arrow.Array{}, r.Batch.Columns()...)
 	for _, c := range cols {
 		c.Retain()
 	}
-	for i := range n {
-		b.metaOf(r, i)
-	}
 	for _, m := range b.s.meta {
 		cols = append(cols, m.NewArray())
 	}
-	r.Batch.Release()
-	if n == 0 {
-		release(cols)
-		return res, nil
-	}
 	b.parts = append(b.parts, cols)
-	res = Result{First: b.g.records, Last: b.g.records + uint64(n) - 1, Accepted: n}
-	b.g.records += uint64(n)
 	return res, nil
 }
 

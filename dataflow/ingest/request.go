@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"frazil/dataflow"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
@@ -18,6 +20,10 @@ type Request struct {
 	// Batch holds rows that are typed already, in the schema of the decode block.
 	// The stream takes over the reference.
 	Batch arrow.RecordBatch
+	// Bad are further records, known to be bad already, in the order of their
+	// indexes. An index counts all records of the request: Records, or the rows of
+	// Batch, take those that are left.
+	Bad []BadRecord
 	// Meta appends the metadata columns of record i, one value to each builder in
 	// the order of Spec.Meta; nil: nulls. It is called from a goroutine of the
 	// stream, in the order of the records.
@@ -61,11 +67,19 @@ type Result struct {
 	Forgotten bool `json:"-"`
 }
 
+// BadRecord is a record of a request that its source could not read.
+type BadRecord struct {
+	Index int
+	Bad   dataflow.Bad
+	// Raw is what is kept of it with Request.KeepBad.
+	Raw []byte
+}
+
 // Rejection is a record that was not accepted.
 type Rejection struct {
 	Index  int    `json:"index"`
 	Reason string `json:"reason"`
-	Detail string `json:"detail"`
+	Detail string `json:"detail,omitempty"`
 }
 
 var (
