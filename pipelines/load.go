@@ -210,7 +210,8 @@ type loader struct {
 	// placeholders are the paths of values that Options.Unset has given.
 	placeholders []string
 	// misnamed: what a step reads is not known, so neither is who is not read.
-	misnamed bool
+	misnamed  bool
+	endpoints endpoints
 }
 
 // add reports a problem about n.

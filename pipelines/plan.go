@@ -159,6 +159,7 @@ func (l *loader) planSource(s *step) *engine.Source {
 		l.planProblem(s, err)
 		return out
 	}
+	l.claim(s, plan)
 	out.Schema, out.Tasks, out.Bounded, out.Arrived, out.NotReplayable = plan.Schema, plan.Tasks, plan.Bounded, plan.Arrived, plan.NotReplayable
 	cfg := s.cfg
 	out.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) { return spec.New(ctx, env, cfg) }

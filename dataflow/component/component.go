@@ -54,7 +54,18 @@ type SourcePlan struct {
 	// Pauses: the source is a dataflow.Pauser, so that event_time may bound how
 	// far its splits drift apart.
 	Pauses bool
+	// Target is where others send what the source takes, as people know it; two
+	// sources of one pipeline may not have the same. "" for sources that are not
+	// pushed to.
+	Target string
+	// Shares are things that several sources may use together, by their name as
+	// people know it (an address to listen on), if they say the same of them.
+	Shares map[string]Shared
 }
+
+// Shared is what a source says of a thing that it shares with others: by the path
+// in its config, for people.
+type Shared map[string]string
 
 // OperatorIn is what an operator plans on.
 type OperatorIn struct {
@@ -190,8 +201,9 @@ type Source[C any] struct {
 	// Serve is for sources that others push to: it opens what takes their records,
 	// once a run and before anything else is connected, so that they are accepted
 	// also while a sink cannot be reached or the pipeline starts again. New finds
-	// the result in Env.Served; it is closed at the end of the run. nil: the source
-	// has no such thing.
+	// the result in Env.Served; it is closed at the end of the run. If it has a
+	// method Ready(), that is called once those of all sources are open. nil: the
+	// source has no such thing.
 	Serve func(ctx context.Context, env *dataflow.Env, cfg C) (io.Closer, error)
 }
 

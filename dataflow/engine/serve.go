@@ -13,7 +13,6 @@ import (
 
 // serve opens what takes the records of push sources, for the whole run.
 func (j *Job) serve(ctx context.Context) error {
-	j.served = map[string]io.Closer{}
 	for _, s := range j.g.Sources {
 		if s.Serve == nil {
 			continue
@@ -27,15 +26,39 @@ func (j *Job) serve(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("source %s: %w", s.Name, err)
 		}
-		j.served[s.Name] = c
+		j.setServed(s.Name, c)
 	}
 	return nil
 }
 
+func (j *Job) setServed(step string, c io.Closer) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.mu.served == nil {
+		j.mu.served = map[string]io.Closer{}
+	}
+	j.mu.served[step] = c
+}
+
+// servedBy returns what a source's Serve has opened, nil without one.
+func (j *Job) servedBy(step string) any {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if c := j.mu.served[step]; c != nil {
+		return c
+	}
+	return nil
+}
+
+// endServing closes all of it, in the order of the sources.
 func (j *Job) endServing() error {
+	j.mu.Lock()
+	served := j.mu.served
+	j.mu.served = nil
+	j.mu.Unlock()
 	var errs []error
 	for _, s := range j.g.Sources {
-		if c := j.served[s.Name]; c != nil {
+		if c := served[s.Name]; c != nil {
 			errs = append(errs, c.Close())
 		}
 	}
