@@ -96,10 +96,12 @@ func (m *maker) sink(s stream) {
 
 // simple adds a step that makes no groups.
 func (m *maker) simple(s stream) stream {
-	switch m.IntN(3) {
+	switch m.IntN(4) {
 	case 0:
 		return m.filter(s)
 	case 1:
+		return m.over(s)
+	case 2:
 		m.n++
 		name := fmt.Sprintf("c%d", m.n)
 		out := m.step(s, fmt.Sprintf("{from: %s, project: {compute: {%s: %q}}}", s.step, name, m.pick(s.ints...)+" % 5 + "+m.pick(s.ints...)+" / "+m.pick("1", "2", "i")))
@@ -107,6 +109,17 @@ func (m *maker) simple(s stream) stream {
 		return out
 	}
 	return m.step(s, fmt.Sprintf("{from: %s, dedup: {key: [%s], within: %s, order: event}}", s.step, strings.Join(m.some(append(append([]string{}, s.texts...), s.ints...), 1), ", "), m.pick("2s", "15s", "2m")))
+}
+
+// over adds columns to s.
+func (m *maker) over(s stream) stream {
+	aggregates, added := m.aggregates(s)
+	out := s
+	out.ints = append(append([]string{}, s.ints...), added.ints...)
+	out.floats = append(append([]string{}, s.floats...), added.floats...)
+	out.texts = append(append([]string{}, s.texts...), added.texts...)
+	frame := m.pick("rows_preceding: 3, expire_after: 30s", "range_preceding: 5s", "unbounded: {expire_after: 20s}")
+	return m.step(out, fmt.Sprintf("{from: %s, over: {%s, by: [%s], aggregate: {%s}}}", s.step, frame, strings.Join(m.some(s.texts, 0), ", "), aggregates))
 }
 
 func (m *maker) filter(s stream) stream {
