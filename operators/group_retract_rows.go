@@ -63,7 +63,9 @@ func (r *retractRows) release() {
 }
 
 // row is the accumulators of the i-th group of the chunk.
-func (r *retractRows) row(i int) []uint64 { return r.rows[(i+1)*r.layout.stride : (i+2)*r.layout.stride] }
+func (r *retractRows) row(i int) []uint64 {
+	return r.rows[(i+1)*r.layout.stride : (i+2)*r.layout.stride]
+}
 
 // compute fills the accumulators of the groups of o's chunk.
 func (r *retractRows) compute(o *groupRetract) error {
