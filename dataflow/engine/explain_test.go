@@ -180,8 +180,8 @@ func TestAHeldWatermarkTurnsTheHealthRed(t *testing.T) {
 	r.ahead.Store(int64(2 * time.Minute))
 	r.until("red", func() bool {
 		h := r.job.Health()
-		return len(h) == 1 && strings.HasPrefix(h[0], "the watermark of source src is held back: source src, split 1: caught up") &&
-			strings.Contains(h[0], "idle_after, which is off")
+		return len(h) == 1 && strings.HasPrefix(h[0].Message, "the watermark of source src is held back: source src, split 1: caught up") &&
+			strings.Contains(h[0].Message, "idle_after, which is off")
 	})
 }
 
@@ -220,7 +220,7 @@ func TestASourceThatHoldsAStepBackTurnsTheHealthRed(t *testing.T) {
 	r.ahead.Store(int64(2 * time.Minute))
 	r.until("red", func() bool {
 		h := r.job.Health()
-		return len(h) == 1 && strings.HasPrefix(h[0], "the watermark of step count is held back: source src, split 0: caught up")
+		return len(h) == 1 && strings.HasPrefix(h[0].Message, "the watermark of step count is held back: source src, split 0: caught up")
 	})
 }
 

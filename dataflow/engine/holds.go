@@ -197,8 +197,8 @@ const rowTextBytes = 300
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // heldBack says in words which watermarks have stood still while rows moved on.
-func (j *Job) heldBack(s Status, now time.Time) []string {
-	var out []string
+func (j *Job) heldBack(s Status, now time.Time) []Problem {
+	var out []Problem
 	all := j.Splits()
 	for _, src := range j.g.Sources {
 		if src.EventTime == nil || src.EventTime.Processing {
@@ -214,15 +214,15 @@ func (j *Job) heldBack(s Status, now time.Time) []string {
 				continue
 			}
 			h := newHold(src, sp, dataflow.Time(sp.Watermark).Add(time.Microsecond), now)
-			out = append(out, fmt.Sprintf("the watermark of source %s is held back: %s", src.Name, strings.Join(h.Text(now), "; ")))
+			out = append(out, Problem{src.Name, ProblemWatermarkHeld, fmt.Sprintf("the watermark of source %s is held back: %s", src.Name, strings.Join(h.Text(now), "; "))})
 		}
 	}
 	return append(out, j.heldByASource(s, all, now)...)
 }
 
 // heldByASource says which sources keep a step back that others have gone on with.
-func (j *Job) heldByASource(s Status, all map[string][]SplitStatus, now time.Time) []string {
-	var out []string
+func (j *Job) heldByASource(s Status, all map[string][]SplitStatus, now time.Time) []Problem {
+	var out []Problem
 	for _, op := range j.g.Operators {
 		up := j.g.upstream(op.Name)
 		for _, name := range up {
@@ -240,7 +240,7 @@ func (j *Job) heldByASource(s Status, all map[string][]SplitStatus, now time.Tim
 			}
 			for _, h := range holdsOf(src, all[name], st.Watermark.Add(time.Microsecond), now) {
 				if h.State != SplitAtUntil {
-					out = append(out, fmt.Sprintf("the watermark of step %s is held back: %s", op.Name, strings.Join(h.Text(now), "; ")))
+					out = append(out, Problem{op.Name, ProblemWatermarkHeld, fmt.Sprintf("the watermark of step %s is held back: %s", op.Name, strings.Join(h.Text(now), "; "))})
 					break
 				}
 			}

@@ -29,6 +29,10 @@ type Job struct {
 		status   Status
 		manifest *checkpoint.Manifest
 		plant    *plant
+		// served is what sources that are pushed to have opened, by step.
+		served map[string]io.Closer
+		// refused is what Health has seen of refusals.
+		refused map[string]refusal
 	}
 	restarts atomic.Int64
 	bads     *badLog
@@ -37,8 +41,6 @@ type Job struct {
 	claim dataflow.Claim
 	// again: an attempt has been connected before.
 	again bool
-	// served is what sources that are pushed to have opened, by step.
-	served map[string]io.Closer
 }
 
 // Result is how a run ended.

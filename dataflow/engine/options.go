@@ -33,6 +33,10 @@ type Options struct {
 	MaxRetry time.Duration
 	// Discard names stateful steps whose old state is dropped.
 	Discard []string
+	// Disks are folders whose disk is looked at for room by DiskFree, which returns
+	// the free and all bytes of the disk that a folder is on.
+	Disks    []string
+	DiskFree func(dir string) (free, total uint64, err error)
 	// Preview: nothing is kept, so that the sources are told nothing of what is
 	// safe; and bad rows are not logged, since they are shown.
 	Preview bool

@@ -182,7 +182,7 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 		env := c.plant.env(s.Name, i, n)
 		extra := &extraFields{}
 		env.NewDecoder, env.Memory = extra.watch(s.NewDecoder), c.plant.share(len(c.j.g.Sources)*c.j.g.Parallelism)
-		env.Served = c.j.served[s.Name]
+		env.Served = c.j.servedBy(s.Name)
 		src, err := s.New(ctx, env)
 		if err != nil {
 			return err

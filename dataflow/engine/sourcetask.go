@@ -328,6 +328,7 @@ func (t *sourceTask) polled(ctx context.Context, p *dataflow.Polled) error {
 			return err
 		}
 	}
+	t.views.news(c, t.env.Now())
 	if p.Reached != nil {
 		c.reach(*p.Reached)
 	}

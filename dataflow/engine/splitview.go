@@ -70,6 +70,11 @@ type SplitStatus struct {
 	// Rows in this process, and when the last ones came; zero: none.
 	Rows    int64     `json:"rows"`
 	LastRow time.Time `json:"last_row_at,omitzero"`
+	// LastNews is when the source last said anything of the split: rows, a moved
+	// position, or that it is caught up. LastLook is when the task that reads it last
+	// came round.
+	LastNews time.Time `json:"last_news_at,omitzero"`
+	LastLook time.Time `json:"-"`
 	// CaughtUp is since when nothing more is there; zero: there may be.
 	CaughtUp time.Time `json:"caught_up_since,omitzero"`
 	// Position is where reading goes on.
@@ -120,7 +125,7 @@ func (v *splitViews) rows(env *dataflow.Env, c *splitClock, b arrow.RecordBatch,
 	defer v.mu.Unlock()
 	x := v.of(c)
 	x.Rows += b.NumRows()
-	x.LastRow = now
+	x.LastRow, x.LastNews = now, now
 	if c.top < 0 {
 		return nil
 	}
@@ -138,6 +143,13 @@ func (v *splitViews) rows(env *dataflow.Env, c *splitClock, b arrow.RecordBatch,
 	x.batch, x.row, x.read = keep, row, now
 	x.pos = keep.Column(dataflow.Column(keep.Schema(), dataflow.SysPos)).(*array.Int64).Value(row)
 	return nil
+}
+
+// news notes that the source spoke of the split.
+func (v *splitViews) news(c *splitClock, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.of(c).LastNews = now
 }
 
 // of returns the view of a split; v is locked.
@@ -168,7 +180,7 @@ func (v *splitViews) update(splits map[dataflow.Split]*splitClock, now time.Time
 				x.drop() // no row, but a heartbeat moved the clock
 			}
 		}
-		x.State, x.CaughtUp, x.Position = c.state(), c.caught, string(c.pos)
+		x.State, x.CaughtUp, x.Position, x.LastLook = c.state(), c.caught, string(c.pos), now
 	}
 }
 

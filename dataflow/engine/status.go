@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
-	"sort"
 	"time"
 
 	"frazil/dataflow"
@@ -21,6 +19,8 @@ type Status struct {
 	// Rows read by all sources in this process.
 	Read    int64
 	Sources map[string]SourceStatus
+	// Streams are the push sources.
+	Streams map[string]dataflow.StreamStats
 	// Steps are the keyed ones.
 	Steps   map[string]StepStatus
 	Targets map[string]TargetStatus
@@ -45,6 +45,11 @@ type SourceStatus struct {
 	Splits    int
 	// Since is when the watermark rose last, as far as this process has seen.
 	Since time.Time
+	// Held: the source is not read on, since a target that it feeds is too far
+	// behind with its commits.
+	Held bool
+	// Unwritten rows were read and are in no durable epoch yet.
+	Unwritten int64
 }
 
 // StepStatus is one keyed step, all its tasks together.
@@ -77,9 +82,11 @@ func (s *Status) commitFailed(sink string, err error) {
 
 // Status returns a copy of the job's state; safe for concurrent use.
 func (j *Job) Status() Status {
+	streams := j.streams()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := j.mu.status
+	out.Streams = streams
 	out.Pipeline, out.Started, out.Restarts = j.g.Name, j.started, j.restarts.Load()
 	out.Sources = map[string]SourceStatus{}
 	for k, v := range j.mu.status.Sources {
@@ -137,6 +144,8 @@ func (c *coordinator) refreshStatus() {
 			st.Watermark = min(st.Watermark, dataflow.Time(t.wmNow.Load()))
 			st.MaxTime = max(st.MaxTime, dataflow.Time(t.maxNow.Load()))
 		}
+		st.Held = c.plant.backlog[name].Load()
+		st.Unwritten = max(0, c.base.Steps[name].In+st.Read-c.manifest.Ledger.Steps[name].In)
 		read += st.Read
 		sources[name] = st
 	}
@@ -191,38 +200,5 @@ func (c *coordinator) stepStatus() map[string]StepStatus {
 		}
 		out[name] = st
 	}
-	return out
-}
-
-// Health lists what is wrong: a step, and why in words. Nothing is wrong when it
-// is empty.
-func (j *Job) Health() []string {
-	s := j.Status()
-	now := j.o.Now()
-	var out []string
-	for step, t := range s.Targets {
-		if t.Error != "" {
-			out = append(out, "sink "+step+" cannot commit: "+t.Error)
-		}
-		if t.Waiting >= 3 {
-			out = append(out, fmt.Sprintf("sink %s: %d epochs are staged and wait for %s", step, t.Waiting, t.Target))
-		}
-	}
-	if s.QuarantineBytes > j.o.QuarantineBytes {
-		out = append(out, "the quarantine is full: the pipeline has stopped reading")
-	}
-	if s.Paused {
-		out = append(out, "the sources are paused: state or rows that wait for a watermark are at the memory ceiling")
-	}
-	if since := now.Sub(s.LastEpochAt); !s.LastEpochAt.IsZero() && since > 3*j.o.Every+10*time.Second && s.QueueRows > 0 {
-		out = append(out, fmt.Sprintf("no epoch for %s although rows wait", since.Round(time.Second)))
-	}
-	if s.Connected && !s.Replaying {
-		out = append(out, j.heldBack(s, now)...)
-	}
-	if s.LastError != "" && !s.Connected {
-		out = append(out, "not running yet: "+s.LastError)
-	}
-	sort.Strings(out)
 	return out
 }
