@@ -32,7 +32,7 @@ type WindowState struct {
 	Start, End Time
 	// Due: the window closes when the step's watermark reaches it.
 	Due Time
-	// Holds is the row that the window would give now, as a JSON object; nil: no
-	// row of the key is in it.
+	// Holds is the row that the window would give now, as a JSON object, of a step
+	// that gives several {"rows": [...]}; nil: no row of the key is in it.
 	Holds json.RawMessage
 }

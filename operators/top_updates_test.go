@@ -214,7 +214,7 @@ func TestTopOverUpdatesIsRefused(t *testing.T) {
 		`ties: rank goes with windows only: rows of one rank would have one key in the changelog`:                       {Limit: 2, Rank: "r", Ties: "rank"},
 		`allowed_lateness: it has no effect without windows: leave it out`:                                              {Limit: 1, AllowedLateness: component.Duration(time.Hour)},
 		`limit: expected 1 to 10000 rows, not 0`:                                                                        {},
-		`by[0]: unknown column "idd"; did you mean "id"?; columns: id, k, v`:                                             {Limit: 1, By: []string{"idd"}},
+		`by[0]: unknown column "idd"; did you mean "id"?; columns: id, k, v`:                                            {Limit: 1, By: []string{"idd"}},
 	} {
 		cfg.OrderBy = []string{"v"}
 		_, err := component.OperatorNamed("top").Plan(in, &cfg)

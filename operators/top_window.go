@@ -222,18 +222,22 @@ func (o *topWindow) close(ctx context.Context, end int64, out dataflow.Emitter) 
 // take offers all rows of q.
 func (p *topPane) take(q *topPane) {
 	for i := range q.table.Len() {
-		e := q.table.At(i)
-		n, _ := p.table.Upsert(q.table.Hash(e), q.table.Key(e))
-		t := readTopList(p.table.Row(n))
-		items := q.lists.of(readTopList(q.table.Row(e)))
-		for i := range items {
-			w := q.lists.wireOf(&items[i])
-			if !p.lists.offer(&t, &w) {
-				break
-			}
-		}
-		t.write(p.table.Row(n))
+		p.takeKey(q, q.table.At(i))
 	}
+}
+
+// takeKey offers the rows of one key of q.
+func (p *topPane) takeKey(q *topPane, e state.Entry) {
+	n, _ := p.table.Upsert(q.table.Hash(e), q.table.Key(e))
+	t := readTopList(p.table.Row(n))
+	items := q.lists.of(readTopList(q.table.Row(e)))
+	for i := range items {
+		w := q.lists.wireOf(&items[i])
+		if !p.lists.offer(&t, &w) {
+			break
+		}
+	}
+	t.write(p.table.Row(n))
 }
 
 // give sends the rows of a window in the order of their keys' bytes and their
@@ -249,18 +253,11 @@ func (o *topWindow) give(ctx context.Context, p *topPane, end int64, out dataflo
 		return out.Emit(ctx, groupOut, o.b.NewRecordBatch())
 	}
 	for _, x := range o.sorter.sort(p.table) {
-		items := p.lists.of(readTopList(p.table.Row(x.entry)))
-		rank := 1
-		for i := range items {
-			if w := p.lists.wireOf(&items[i]); i > 0 && (!o.ties || p.lists.compareTerms(&w, &items[i-1]) != 0) {
-				rank = i + 1
-			}
-			if err := o.append(p.lists.rowOf(&items[i]), rank, end); err != nil {
-				return err
-			}
-			n++
+		rows, err := o.append(p, x.entry, end)
+		if err != nil {
+			return err
 		}
-		if n >= windowResultRows {
+		if n += rows; n >= windowResultRows {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -269,7 +266,22 @@ func (o *topWindow) give(ctx context.Context, p *topPane, end int64, out dataflo
 	return flush()
 }
 
-func (o *topWindow) append(row []byte, rank int, end int64) error {
+// append adds the first rows of a key to o.b and returns how many there are.
+func (o *topWindow) append(p *topPane, e state.Entry, end int64) (int, error) {
+	items := p.lists.of(readTopList(p.table.Row(e)))
+	rank := 1
+	for i := range items {
+		if w := p.lists.wireOf(&items[i]); i > 0 && (!o.ties || p.lists.compareTerms(&w, &items[i-1]) != 0) {
+			rank = i + 1
+		}
+		if err := o.appendRow(p.lists.rowOf(&items[i]), rank, end); err != nil {
+			return 0, err
+		}
+	}
+	return len(items), nil
+}
+
+func (o *topWindow) appendRow(row []byte, rank int, end int64) error {
 	cols := o.b.Fields()
 	if err := decodeRow(row, cols[:o.users]); err != nil {
 		return fmt.Errorf("decode a row: %w", err)

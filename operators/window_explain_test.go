@@ -22,7 +22,7 @@ var explainSchema = arrow.NewSchema(append([]arrow.Field{
 	{Name: "k", Type: dataflow.TypeString, Nullable: true}, {Name: "n", Type: dataflow.TypeInt64},
 }, dataflow.SystemFields(true)...), nil)
 
-// explainRig is a window of two tasks, its config written as in a file.
+// explainRig is a step of two tasks, its config written as in a file.
 type explainRig struct {
 	t     *testing.T
 	alloc memory.Allocator
@@ -34,11 +34,16 @@ type explainRig struct {
 
 func newExplainRig(t *testing.T, alloc memory.Allocator, text string) *explainRig {
 	t.Helper()
+	return newExplainRigOf(t, alloc, "window", text)
+}
+
+func newExplainRigOf(t *testing.T, alloc memory.Allocator, name, text string) *explainRig {
+	t.Helper()
 	node, problems := component.Parse("test", []byte(text), func(string) (string, bool) { return "", false })
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	spec := component.OperatorNamed("window")
+	spec := component.OperatorNamed(name)
 	cfg := spec.NewConfig()
 	if problems := component.Decode(node, cfg); len(problems) > 0 {
 		t.Fatal(problems)
