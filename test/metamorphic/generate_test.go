@@ -68,6 +68,9 @@ func (m *maker) pipeline() string {
 	if m.IntN(3) == 0 {
 		at = m.filter(at)
 	}
+	if at.changes && m.IntN(2) == 0 {
+		at = m.regroup(at)
+	}
 	m.sink(at)
 	return "sources:\n" + m.sources.String() + "operators:\n" + m.operators.String() + "sinks:\n" + m.sinks.String()
 }
@@ -152,6 +155,14 @@ func (m *maker) grouping(s stream) stream {
 		return m.step(s, fmt.Sprintf("{from: %s, dedup: {key: [%s], within: %s, keep: last}}", s.step, strings.Join(m.some(append(append([]string{}, s.texts...), s.ints...), 1), ", "), m.pick("5s", "30s", "10m")))
 	}
 	return m.window(s, by)
+}
+
+// regroup adds a group over changes.
+func (m *maker) regroup(s stream) stream {
+	aggregates, out := m.aggregates(s)
+	texts, ints := m.some(s.texts, 0), m.some(s.ints, 0)
+	out.changes, out.texts, out.ints = true, append(out.texts, texts...), append(out.ints, ints...)
+	return m.step(out, fmt.Sprintf("{from: %s, group: {by: [%s], aggregate: {%s}}}", s.step, strings.Join(append(texts, ints...), ", "), aggregates))
 }
 
 func (m *maker) top(s stream, by []string) stream {
