@@ -13,10 +13,11 @@ type pending struct {
 	arrived     int64
 }
 
-func (b *backlog) add(next uint64, rows, bytes, arrived int64) {
-	b.frames = append(b.frames, pending{next, rows, bytes, arrived})
-	b.bytes += bytes
-	b.rows += rows
+func (b *backlog) add(f Frame) {
+	p := pending{f.Next(), int64(f.Records), f.size(), f.Arrived}
+	b.frames = append(b.frames, p)
+	b.bytes += p.bytes
+	b.rows += p.rows
 }
 
 // drop forgets frames whose records are all below upTo.
@@ -42,6 +43,8 @@ type Backlog struct {
 	// Acked is the sequence number below which everything is committed, Next the
 	// one that the next record gets.
 	Acked, Next uint64
+	// Disk is what the segments take.
+	Disk int64
 }
 
 // Backlog returns what waits for a commit.
@@ -51,6 +54,9 @@ func (l *Log) Backlog() Backlog {
 	b := Backlog{Bytes: l.mu.backlog.bytes, Rows: l.mu.backlog.rows, Acked: l.mu.acked, Next: l.mu.next}
 	if len(l.mu.backlog.frames) > 0 {
 		b.Oldest = l.mu.backlog.frames[0].arrived
+	}
+	for _, s := range l.mu.segments {
+		b.Disk += s.size
 	}
 	return b
 }

@@ -9,14 +9,16 @@ import (
 )
 
 // Cursor reads the durable frames of a log in order. One goroutine uses it,
-// beside any Append and Truncate.
+// beside any Append, Reopen and Truncate.
 type Cursor struct {
 	l    *Log
 	next uint64
-	seg  *segment
 	f    vfs.File
-	off  int64
-	head [frameHeader]byte
+	// path and nonce are of the segment that f is.
+	path  string
+	nonce uint64
+	off   int64
+	head  [frameHeader]byte
 }
 
 // Read starts before the frame that holds the record from, or, where none does
@@ -24,11 +26,7 @@ type Cursor struct {
 func (l *Log) Read(from uint64) (*Cursor, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := l.mu.next
-	if len(l.mu.segments) > 0 {
-		first = l.mu.segments[0].first
-	}
-	if from < first {
+	if first := l.firstLocked(); from < first {
 		return nil, fmt.Errorf("%w: %d to %d of %s", ErrTruncated, from, first-1, l.dir)
 	}
 	if from > l.mu.next {
@@ -40,59 +38,59 @@ func (l *Log) Read(from uint64) (*Cursor, error) {
 // Next returns the next frame, or ok false at the end of what is durable now.
 func (c *Cursor) Next() (f Frame, ok bool, err error) {
 	for {
-		end, err := c.position()
-		if err != nil {
+		if ok, err := c.position(); !ok || err != nil {
 			return f, false, err
-		}
-		if c.seg == nil || c.off >= end {
-			return f, false, nil
 		}
 		f, err = c.read()
 		if err != nil {
-			return f, false, fmt.Errorf("read %s: %w", c.seg.path, err)
+			return f, false, fmt.Errorf("read %s: %w", c.path, err)
 		}
-		if f.Next() > c.next || f.Records == 0 && f.First >= c.next {
+		if f.Next() > c.next {
 			c.next = f.Next()
 			return f, true, nil
 		}
 	}
 }
 
-// position opens the segment that holds the record next and returns where its
-// durable frames end.
-func (c *Cursor) position() (end int64, err error) {
-	l := c.l
+// position opens the segment that holds the record next; ok is false if there is
+// no such record.
+func (c *Cursor) position() (ok bool, err error) {
+	want, first := c.l.holding(c.next)
+	if want == nil {
+		if c.next < first {
+			return false, fmt.Errorf("%w: %d to %d of %s", ErrTruncated, c.next, first-1, c.l.dir)
+		}
+		return false, nil
+	}
+	if c.f != nil && c.nonce == want.nonce {
+		return true, nil
+	}
+	f, err := c.l.fs.Open(want.path)
+	if isNotExist(err) {
+		return false, fmt.Errorf("%w: %s", ErrTruncated, want.path)
+	}
+	if err != nil {
+		return false, err
+	}
+	err = c.Close()
+	c.f, c.path, c.nonce, c.off = f, want.path, want.nonce, segmentHeader
+	return true, err
+}
+
+// holding returns the segment that holds the durable record seq, nil if there is
+// none, and the first record that can be read.
+func (l *Log) holding(seq uint64) (*segment, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.seg != nil && c.off < c.seg.size {
-		return c.seg.size, nil
-	}
-	var want *segment
-	for i, s := range l.mu.segments {
-		if s == c.seg && i+1 < len(l.mu.segments) {
-			want = l.mu.segments[i+1]
-			break
-		}
-		if c.seg == nil && c.next < s.next {
-			want = s
-			break
+	for i := len(l.mu.segments) - 1; i >= 0; i-- {
+		if s := l.mu.segments[i]; s.first <= seq {
+			if seq >= s.next {
+				return nil, 0
+			}
+			return s, 0
 		}
 	}
-	if want == nil {
-		if c.seg == nil {
-			return 0, nil
-		}
-		return c.seg.size, nil
-	}
-	f, err := l.fs.Open(want.path)
-	if err != nil {
-		return 0, err
-	}
-	if c.f != nil {
-		err = c.f.Close()
-	}
-	c.f, c.seg, c.off = f, want, segmentHeader
-	return want.size, err
+	return nil, l.firstLocked()
 }
 
 func (c *Cursor) read() (Frame, error) {
@@ -100,18 +98,18 @@ func (c *Cursor) read() (Frame, error) {
 		return Frame{}, notShort(err)
 	}
 	h, ok := parseHeader(c.head[:])
-	if !ok {
+	if !ok || h.frame.First > c.next {
 		return Frame{}, fmt.Errorf("%w: no frame at byte %d", ErrCorrupt, c.off)
 	}
 	whole := make([]byte, frameHeader+h.body)
 	if _, err := c.f.ReadAt(whole, c.off); err != nil {
 		return Frame{}, notShort(err)
 	}
-	if checksum(whole, c.seg.nonce) != h.sum {
+	h, size, ok := frameAt(whole, 0, c.nonce)
+	if !ok {
 		return Frame{}, fmt.Errorf("%w: the frame at byte %d was damaged since it was written", ErrCorrupt, c.off)
 	}
-	c.off += int64(len(whole))
-	h.frame.Body = whole[frameHeader:]
+	c.off += size
 	return h.frame, nil
 }
 

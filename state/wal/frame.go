@@ -10,19 +10,24 @@ import (
 type Frame struct {
 	// First is the sequence number of the first record; set by Append.
 	First uint64
-	// Records is how many sequence numbers the frame takes; 0 for a frame that
-	// holds none (a note beside the records).
+	// Records is how many sequence numbers the frame takes, at least 1.
 	Records uint32
 	// Arrived is when the records were received, in microseconds since 1970.
 	Arrived int64
-	// Kind tells the owner what Body is.
+	// Kind tells the owner what Body is; KindLost is the log's own.
 	Kind uint8
 	// Body is opaque. Append borrows it; a cursor's caller owns it.
 	Body []byte
 }
 
+// KindLost is the kind of a frame that stands where records were given up: it
+// takes their sequence numbers and has no body.
+const KindLost = 255
+
 // Next is the sequence number behind the frame.
 func (f Frame) Next() uint64 { return f.First + uint64(f.Records) }
+
+func (f Frame) size() int64 { return frameHeader + int64(len(f.Body)) }
 
 // Sizes and marks of the format, version 1.
 const (
@@ -59,6 +64,21 @@ func appendFrame(out []byte, f Frame, nonce, durable uint64, flags uint8) []byte
 	return out
 }
 
+// appendFrames encodes the frames of one Append and numbers them from first.
+func appendFrames(out []byte, frames []Frame, nonce, first uint64) (_ []byte, next uint64) {
+	next = first
+	for i := range frames {
+		frames[i].First = next
+		next = frames[i].Next()
+		flags := uint8(flagMore)
+		if i == len(frames)-1 {
+			flags = 0
+		}
+		out = appendFrame(out, frames[i], nonce, first, flags)
+	}
+	return out, next
+}
+
 // checksum covers a whole frame but the checksum itself, and the nonce of its
 // segment, so that bytes of an older file are not taken for this one's.
 func checksum(frame []byte, nonce uint64) uint32 {
@@ -86,5 +106,21 @@ func parseHeader(b []byte) (header, bool) {
 		body: int(le.Uint32(b)), sum: le.Uint32(b[4:]), durable: le.Uint64(b[16:]), flags: b[37],
 		frame: Frame{First: le.Uint64(b[8:]), Arrived: int64(le.Uint64(b[24:])), Records: le.Uint32(b[32:]), Kind: b[36]},
 	}
-	return h, h.frame.First > 0 && h.body <= MaxBody && b[38] == 0 && b[39] == 0 && h.flags&^flagMore == 0
+	ok := h.frame.First > 0 && h.frame.Next() > h.frame.First && h.body <= MaxBody && b[38] == 0 && b[39] == 0 && h.flags&^flagMore == 0
+	return h, ok
+}
+
+// frameAt decodes the frame at off of a segment's bytes if it is whole, whatever
+// its number. It borrows data.
+func frameAt(data []byte, off int64, nonce uint64) (h header, size int64, ok bool) {
+	if off+frameHeader > int64(len(data)) {
+		return h, 0, false
+	}
+	h, ok = parseHeader(data[off : off+frameHeader])
+	size = frameHeader + int64(h.body)
+	if !ok || off+size > int64(len(data)) || checksum(data[off:off+size], nonce) != h.sum {
+		return h, 0, false
+	}
+	h.frame.Body = data[off+frameHeader : off+size : off+size]
+	return h, size, true
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -16,14 +17,18 @@ import (
 var (
 	// ErrCorrupt: bytes that were durable once are damaged or gone.
 	ErrCorrupt = errors.New("the write-ahead log is damaged")
+	// ErrVersion: a newer program wrote the log.
+	ErrVersion = errors.New("the write-ahead log was written by a newer frazil: run that one")
 	// ErrFull: there is no room on the disk. Nothing of the Append was kept; a
 	// later one may find room again.
 	ErrFull = errors.New("the disk of the write-ahead log is full")
-	// ErrBroken: a sync failed, so that nobody knows what is on the disk. Close
-	// the log and open it anew: that recovers what is there.
-	ErrBroken = errors.New("the write-ahead log could not be synced")
+	// ErrBroken: a write or a sync failed, so that nobody knows what is on the
+	// disk. Reopen recovers what is there.
+	ErrBroken = errors.New("the write-ahead log could not be written")
 	// ErrTruncated: records that are asked for were truncated.
 	ErrTruncated = errors.New("records of the write-ahead log were truncated")
+	// ErrLocked: another process has the log open.
+	ErrLocked = errors.New("the write-ahead log is in use by another process")
 )
 
 // Options of a log. The zero value is usable.
@@ -33,6 +38,14 @@ type Options struct {
 	// SegmentBytes is how large a segment grows before the next one begins, and
 	// so what Truncate removes at once. Default 16 MiB.
 	SegmentBytes int64
+	// Visit is called by Open with every durable frame, in order, and by Reopen
+	// with those that turn out to be durable beside those that Append returned. It
+	// borrows the body. Default: none.
+	Visit func(Frame) error
+	// Retire is called by Truncate before segments are removed: whatever else their
+	// frames are needed for must be durable elsewhere when it returns. next is the
+	// sequence number behind them. After an error they stay until a later Truncate.
+	Retire func(next uint64) error
 	// Log takes messages; default: none.
 	Log *slog.Logger
 }
@@ -44,28 +57,36 @@ func (o Options) withDefaults() Options {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 16 << 20
 	}
+	if o.Visit == nil {
+		o.Visit = func(Frame) error { return nil }
+	}
+	if o.Retire == nil {
+		o.Retire = func(uint64) error { return nil }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
 
-// Log is the write-ahead log of one stream. Append is for one goroutine at a
-// time, everything else for any.
+// Log is the write-ahead log of one stream. Append, Reopen and Close are for one
+// goroutine at a time, everything else for any.
 type Log struct {
 	fs  vfs.FS
 	dir string
 	o   Options
 
-	lock   vfsCloser
-	marker vfs.File
+	lock io.Closer
 	// active is open for appending; nil: the next Append begins a new segment.
-	// Only Append and Close touch it.
+	// Only Append, Reopen and Close touch it.
 	active vfs.File
 	buf    []byte
+	// truncating is held by Truncate, Reopen and Close.
+	truncating sync.Mutex
 
 	mu struct {
 		sync.Mutex
+		marker vfs.File
 		// segments, oldest first; the last one may be active.
 		segments []*segment
 		next     uint64
@@ -73,10 +94,10 @@ type Log struct {
 		broken   error
 		closed   bool
 		backlog  backlog
+		// written and syncs count what Append did.
+		written, syncs int64
 	}
 }
-
-type vfsCloser interface{ Close() error }
 
 // Open opens the log in dir, making it if there is none, and takes its lock. It
 // reads all of it: what it finds is recovered exactly, or Open fails with
@@ -85,78 +106,30 @@ func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	l := &Log{fs: o.FS, dir: dir, o: o}
 	if err := l.fs.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the write-ahead log: %w", err)
+		return nil, fmt.Errorf("make the directory of the write-ahead log: %w", noRoom(err))
 	}
 	lock, err := l.fs.Lock(l.fs.PathJoin(dir, "LOCK"))
 	if err != nil {
-		return nil, fmt.Errorf("the write-ahead log %s is in use by another process: %w", dir, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, dir, noRoom(err))
 	}
 	l.lock = lock
 	if err := l.recover(); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	if l.marker, err = openMarker(l.fs, dir, mark{l.mu.next, l.mu.acked}); err == nil {
-		err = l.syncDir()
-	}
-	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the write-ahead log %s: %w", dir, noRoom(err)), l.Close())
 	}
 	return l, nil
 }
 
-// recover reads the segments and the marker.
-func (l *Log) recover() error {
-	m, marked, err := readMark(l.fs, l.dir)
-	if err != nil {
-		return fmt.Errorf("read the write-ahead log %s: %w", l.dir, err)
-	}
-	segments, b, err := scan(l.fs, l.dir)
-	if err != nil {
-		return err
-	}
-	l.mu.next, l.mu.acked = 1, 1
-	if n := len(segments); n > 0 {
-		l.mu.segments, l.mu.next, l.mu.acked = segments, segments[n-1].next, segments[0].first
-	}
-	if marked && m.next > l.mu.next {
-		return fmt.Errorf("%w: %s ends with record %d, but %d were synced: the files were cut or removed", ErrCorrupt, l.dir, l.mu.next-1, m.next-1)
-	}
-	l.mu.backlog = b
-	if marked {
-		l.mu.acked = max(l.mu.acked, min(m.acked, l.mu.next))
-	}
-	l.mu.backlog.drop(l.mu.acked)
-	return nil
-}
-
-// scan reads all segments of dir.
-func scan(fs vfs.FS, dir string) ([]*segment, backlog, error) {
-	firsts, err := listSegments(fs, dir)
-	if err != nil {
-		return nil, backlog{}, fmt.Errorf("list the write-ahead log %s: %w", dir, err)
-	}
-	var out []*segment
-	var b backlog
-	for i, first := range firsts {
-		until := uint64(0)
-		if i+1 < len(firsts) {
-			until = firsts[i+1]
-		}
-		s, err := readSegment(fs, fs.PathJoin(dir, segmentName(first)), first, until, func(f Frame) {
-			b.add(f.Next(), int64(f.Records), frameHeader+int64(len(f.Body)), f.Arrived)
-		})
-		if err != nil {
-			return nil, b, err
-		}
-		out = append(out, s)
-	}
-	return out, b, nil
-}
-
 // Append makes frames durable, all or none, and returns the sequence number of
 // their first record. It sets First of each frame. After ErrFull the log is as it
-// was; after any other error it is broken and must be opened anew.
+// was; after any other error Reopen must recover what is there.
 func (l *Log) Append(frames []Frame) (uint64, error) {
+	size := int64(0)
+	for _, f := range frames {
+		if f.Records == 0 || f.Kind == KindLost || len(f.Body) > MaxBody {
+			return 0, fmt.Errorf("append to the write-ahead log: a frame of %d records, kind %d and %d bytes", f.Records, f.Kind, len(f.Body))
+		}
+		size += f.size()
+	}
 	l.mu.Lock()
 	first, broken, closed := l.mu.next, l.mu.broken, l.mu.closed
 	l.mu.Unlock()
@@ -166,23 +139,13 @@ func (l *Log) Append(frames []Frame) (uint64, error) {
 	if broken != nil {
 		return 0, broken
 	}
-	s, err := l.room(first, frames)
+	s, err := l.room(first, size)
 	if err != nil {
 		return 0, err
 	}
-	next := first
-	l.buf = l.buf[:0]
-	for i := range frames {
-		frames[i].First = next
-		next = frames[i].Next()
-		flags := uint8(flagMore)
-		if i == len(frames)-1 {
-			flags = 0
-		}
-		l.buf = appendFrame(l.buf, frames[i], s.nonce, first, flags)
-	}
-	size := int64(len(l.buf))
-	if cap(l.buf) > 4<<20 {
+	var next uint64
+	l.buf, next = appendFrames(l.buf[:0], frames, s.nonce, first)
+	if cap(l.buf) > keepBuffer {
 		defer func() { l.buf = nil }()
 	}
 	if _, err := l.active.Write(l.buf); err != nil {
@@ -195,23 +158,22 @@ func (l *Log) Append(frames []Frame) (uint64, error) {
 		return 0, l.breaks(err)
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	s.size += size
 	s.next, l.mu.next = next, next
+	l.mu.written, l.mu.syncs = l.mu.written+size, l.mu.syncs+1
 	for _, f := range frames {
-		l.mu.backlog.add(f.Next(), int64(f.Records), frameHeader+int64(len(f.Body)), f.Arrived)
+		l.mu.backlog.add(f)
 	}
-	m := mark{next, l.mu.acked}
-	l.mu.Unlock()
-	l.note(m)
+	l.noteLocked()
 	return first, nil
 }
 
-// room returns a segment that has room for frames.
-func (l *Log) room(first uint64, frames []Frame) (*segment, error) {
-	size := int64(0)
-	for _, f := range frames {
-		size += frameHeader + int64(len(f.Body))
-	}
+// keepBuffer is how much memory Append keeps for the next one.
+const keepBuffer = 4 << 20
+
+// room returns a segment that has room for size bytes.
+func (l *Log) room(first uint64, size int64) (*segment, error) {
 	l.mu.Lock()
 	var last *segment
 	if n := len(l.mu.segments); n > 0 {
@@ -222,39 +184,35 @@ func (l *Log) room(first uint64, frames []Frame) (*segment, error) {
 		return last, nil
 	}
 	if err := l.seal(); err != nil {
-		return nil, err
+		return nil, l.breaks(err)
 	}
-	return l.begin(first, size)
+	s, err := l.begin(first, nil)
+	if err != nil {
+		if isFull(err) {
+			return nil, errors.Join(ErrFull, err)
+		}
+		return nil, l.breaks(err)
+	}
+	return s, nil
 }
 
-// begin makes a new segment. One of the same name holds nothing durable.
-func (l *Log) begin(first uint64, size int64) (*segment, error) {
+// begin makes a new segment that holds frames, which Append has not seen. It gets
+// its name when it is synced, in place of one of the same name that holds nothing
+// else.
+func (l *Log) begin(first uint64, frames []Frame) (s *segment, err error) {
 	var n [8]byte
 	if _, err := rand.Read(n[:]); err != nil {
 		return nil, err
 	}
-	s := &segment{path: l.fs.PathJoin(l.dir, segmentName(first)), first: first, next: first, size: segmentHeader, nonce: binary.LittleEndian.Uint64(n[:])}
-	f, err := l.fs.Create(s.path, vfs.WriteCategoryUnspecified)
+	s = &segment{path: l.fs.PathJoin(l.dir, segmentName(first)), first: first, next: first, nonce: binary.LittleEndian.Uint64(n[:])}
+	data := segmentStart(first, s.nonce)
+	if len(frames) > 0 {
+		data, s.next = appendFrames(data, frames, s.nonce, first)
+	}
+	s.size = int64(len(data))
+	f, err := writeNamed(l.fs, l.dir, segmentName(first), data)
 	if err != nil {
-		return nil, noRoom(fmt.Errorf("make a segment: %w", err))
-	}
-	fail := func(err error) (*segment, error) {
-		if isFull(err) {
-			return nil, errors.Join(ErrFull, f.Close(), l.fs.Remove(s.path))
-		}
-		return nil, l.breaks(errors.Join(err, f.Close()))
-	}
-	if err := f.Preallocate(0, max(l.o.SegmentBytes, size+segmentHeader)); err != nil {
-		return fail(err)
-	}
-	if _, err := f.Write(segmentStart(first, s.nonce)); err != nil {
-		return fail(err)
-	}
-	if err := f.Sync(); err != nil {
-		return fail(err)
-	}
-	if err := l.syncDir(); err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("begin a segment: %w", err)
 	}
 	l.active = f
 	l.mu.Lock()
@@ -263,8 +221,39 @@ func (l *Log) begin(first uint64, size int64) (*segment, error) {
 		l.mu.segments = l.mu.segments[:k-1]
 	}
 	l.mu.segments = append(l.mu.segments, s)
-	return s, nil
+	// What was synced before this segment is now known for sure, so that never more
+	// than one segment is in doubt after a power loss.
+	if l.mu.marker != nil {
+		l.noteLocked()
+		err = l.mu.marker.Sync()
+	}
+	return s, err
 }
+
+// writeNamed makes a file with data and leaves it open for appending. It has its
+// name when all is synced, not before.
+func writeNamed(fs vfs.FS, dir, name string, data []byte) (vfs.File, error) {
+	tmp, path := fs.PathJoin(dir, name+tmpSuffix), fs.PathJoin(dir, name)
+	f, err := fs.Create(tmp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), fs.Remove(tmp))
+	}
+	if err = fs.Rename(tmp, path); err == nil {
+		err = syncDir(fs, dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+const tmpSuffix = ".tmp"
 
 // seal ends the active segment.
 func (l *Log) seal() error {
@@ -284,27 +273,33 @@ func (l *Log) breaks(err error) error {
 	return err
 }
 
-// note writes the marker. A failure costs the detection of a lost tail, nothing
-// else.
-func (l *Log) note(m mark) {
-	if _, err := l.marker.WriteAt(m.encode(), 0); err != nil {
+// noteLocked writes the marker. A failure costs the detection of a lost tail,
+// nothing else.
+func (l *Log) noteLocked() {
+	if l.mu.marker == nil {
+		return
+	}
+	if _, err := l.mu.marker.WriteAt(mark{l.mu.next, l.mu.acked}.encode(), 0); err != nil {
 		l.o.Log.Warn("write the marker of the write-ahead log", "dir", l.dir, "error", err)
 	}
 }
 
-func (l *Log) syncDir() error {
-	d, err := l.fs.OpenDir(l.dir)
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// First is the sequence number of the oldest record that can be read, Next the
-// one that the next record gets.
+// First is the sequence number of the oldest record that can be read.
 func (l *Log) First() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.firstLocked()
+}
+
+func (l *Log) firstLocked() uint64 {
 	if len(l.mu.segments) == 0 {
 		return l.mu.next
 	}
@@ -319,44 +314,77 @@ func (l *Log) Next() uint64 {
 }
 
 // Truncate says that the records below upTo are committed: segments that hold
-// only such are removed. Smaller numbers than before change nothing.
+// only such are removed. Smaller numbers than before change nothing but that what
+// could not be removed then is tried again.
 func (l *Log) Truncate(upTo uint64) error {
+	l.truncating.Lock()
+	defer l.truncating.Unlock()
 	l.mu.Lock()
-	upTo = min(upTo, l.mu.next)
-	if upTo <= l.mu.acked {
+	if l.mu.closed {
+		l.mu.Unlock()
+		return os.ErrClosed
+	}
+	l.mu.acked = max(l.mu.acked, min(upTo, l.mu.next))
+	l.mu.backlog.drop(l.mu.acked)
+	l.noteLocked()
+	n := 0
+	for n < len(l.mu.segments)-1 && l.mu.segments[n].next <= l.mu.acked {
+		n++
+	}
+	gone, marker := l.mu.segments[:n:n], l.mu.marker
+	l.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	if err := l.o.Retire(gone[n-1].next); err != nil {
+		return fmt.Errorf("truncate the write-ahead log: %w", noRoom(err))
+	}
+	// The marker must say that the records are committed before they are gone:
+	// otherwise their absence is damage.
+	err := marker.Sync()
+	if err != nil {
+		return fmt.Errorf("truncate the write-ahead log: %w", err)
+	}
+	removed := 0
+	for _, s := range gone {
+		// Oldest first and none left out: a gap would look like damage.
+		if err = l.fs.Remove(s.path); err != nil && !isNotExist(err) {
+			err = fmt.Errorf("remove a segment of the write-ahead log: %w", err)
+			break
+		}
+		err = nil
+		removed++
+	}
+	l.mu.Lock()
+	l.mu.segments = l.mu.segments[removed:]
+	l.mu.Unlock()
+	return err
+}
+
+// Written is how many bytes Append has written, in how many writes that were
+// synced.
+func (l *Log) Written() (bytes, syncs int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.written, l.mu.syncs
+}
+
+// Close releases the log. Later calls change nothing.
+func (l *Log) Close() error {
+	l.truncating.Lock()
+	defer l.truncating.Unlock()
+	l.mu.Lock()
+	if l.mu.closed {
 		l.mu.Unlock()
 		return nil
 	}
-	l.mu.acked = upTo
-	l.mu.backlog.drop(upTo)
-	var gone []*segment
-	for len(l.mu.segments) > 1 && l.mu.segments[0].next <= upTo {
-		gone = append(gone, l.mu.segments[0])
-		l.mu.segments = l.mu.segments[1:]
-	}
-	m := mark{l.mu.next, upTo}
-	closed := l.mu.closed
-	l.mu.Unlock()
-	if closed {
-		return os.ErrClosed
-	}
-	l.note(m)
-	for _, s := range gone {
-		if err := l.fs.Remove(s.path); err != nil && !isNotExist(err) {
-			return fmt.Errorf("remove a segment of the write-ahead log: %w", err)
-		}
-	}
-	return nil
-}
-
-// Close releases the log. It may be called once.
-func (l *Log) Close() error {
-	l.mu.Lock()
 	l.mu.closed = true
+	marker := l.mu.marker
+	l.mu.marker = nil
 	l.mu.Unlock()
 	err := l.seal()
-	if l.marker != nil {
-		err = errors.Join(err, l.marker.Close())
+	if marker != nil {
+		err = errors.Join(err, marker.Close())
 	}
 	return errors.Join(err, l.lock.Close())
 }

@@ -60,48 +60,64 @@ func segmentStart(first, nonce uint64) []byte {
 
 // readSegment reads a file and walks its frames. until is the first sequence
 // number of the segment behind it, 0 for the last one: frames from there on were
-// written, never promised, and written again there.
-func readSegment(fs vfs.FS, path string, first, until uint64, visit func(Frame)) (*segment, error) {
+// written, never promised, and written again there. clean says that nothing
+// stands behind the last whole Append.
+func readSegment(fs vfs.FS, path string, first, until uint64, visit func(f Frame, at int64)) (s *segment, clean bool, err error) {
 	data, err := readFile(fs, path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	s := &segment{path: path, first: first, next: first, size: segmentHeader}
-	if len(data) < segmentHeader || !slices.Equal(data[:segmentHeader], segmentStart(first, binary.LittleEndian.Uint64(data[16:]))) {
-		if whyVersion(data) {
-			return nil, fmt.Errorf("%w: %s was written by a newer frazil: run that one", ErrCorrupt, path)
-		}
-		if until == 0 && len(trimZeros(data)) < segmentHeader {
-			// Made, and killed before the header was synced: nothing was promised.
-			s.size, s.nonce = 0, 0
-			return s, nil
-		}
-		return nil, fmt.Errorf("%w: the header of %s is damaged", ErrCorrupt, path)
+	return parseSegment(data, path, first, until, visit)
+}
+
+func parseSegment(data []byte, path string, first, until uint64, visit func(f Frame, at int64)) (s *segment, clean bool, err error) {
+	s = &segment{path: path, first: first, next: first, size: segmentHeader}
+	if s.nonce, err = checkStart(data, first); err != nil {
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
-	s.nonce = binary.LittleEndian.Uint64(data[16:])
 	if err := s.walk(data, until, visit); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
-	return s, nil
+	return s, len(trimZeros(data[s.size:])) == 0, nil
+}
+
+// checkStart checks the header of a segment, which was synced before the file got
+// its name.
+func checkStart(data []byte, first uint64) (nonce uint64, err error) {
+	n := len(segmentMagic) - 1
+	if len(data) > n && string(data[:n]) == segmentMagic[:n] && data[n] > segmentMagic[n] {
+		return 0, fmt.Errorf("%w: version %d of the format, and this program knows up to %d", ErrVersion, data[n], segmentMagic[n])
+	}
+	if len(data) >= segmentHeader {
+		nonce = binary.LittleEndian.Uint64(data[16:])
+		if slices.Equal(data[:segmentHeader], segmentStart(first, nonce)) {
+			return nonce, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: its header cannot be read", ErrCorrupt)
 }
 
 // walk visits the whole frames of whole Appends, in order.
-func (s *segment) walk(data []byte, until uint64, visit func(Frame)) error {
+func (s *segment) walk(data []byte, until uint64, visit func(f Frame, at int64)) error {
 	off := int64(segmentHeader)
 	next := s.first
-	var waiting []Frame
+	type placed struct {
+		f  Frame
+		at int64
+	}
+	var waiting []placed
 	for until == 0 || next < until {
-		f, size, more, ok := frameAt(data, off, next, s.nonce)
-		if !ok {
+		h, size, ok := frameAt(data, off, s.nonce)
+		if !ok || h.frame.First != next {
 			break
 		}
-		waiting = append(waiting, f)
-		off, next = off+size, f.Next()
-		if more {
+		waiting = append(waiting, placed{h.frame, off})
+		off, next = off+size, h.frame.Next()
+		if h.flags&flagMore != 0 {
 			continue
 		}
-		for _, f := range waiting {
-			visit(f)
+		for _, p := range waiting {
+			visit(p.f, p.at)
 		}
 		waiting, s.size, s.next = waiting[:0], off, next
 	}
@@ -117,40 +133,20 @@ func (s *segment) walk(data []byte, until uint64, visit func(Frame)) error {
 	return nil
 }
 
-// frameAt decodes the frame at off if it is whole and begins with the record
-// next.
-func frameAt(data []byte, off int64, next, nonce uint64) (f Frame, size int64, more, ok bool) {
-	if off+frameHeader > int64(len(data)) {
-		return f, 0, false, false
-	}
-	h, ok := parseHeader(data[off : off+frameHeader])
-	size = frameHeader + int64(h.body)
-	if !ok || h.frame.First != next || off+size > int64(len(data)) || checksum(data[off:off+size], nonce) != h.sum {
-		return f, 0, false, false
-	}
-	f = h.frame
-	f.Body = data[off+frameHeader : off+size]
-	return f, size, h.flags&flagMore != 0, true
-}
-
 // promisedBehind looks behind a broken frame for a whole one that was written
 // after the broken one had been synced. It is only asked about damage and tails,
 // so that looking at every byte may take its time.
 func promisedBehind(data []byte, off int64, next, nonce uint64) (Frame, bool) {
 	for o := off; o+frameHeader <= int64(len(data)); o++ {
 		h, ok := parseHeader(data[o : o+frameHeader])
-		size := frameHeader + int64(h.body)
-		if ok && h.frame.First > next && h.durable > next && o+size <= int64(len(data)) && checksum(data[o:o+size], nonce) == h.sum {
+		if !ok || h.frame.First <= next || h.durable <= next {
+			continue
+		}
+		if h, _, ok := frameAt(data, o, nonce); ok {
 			return h.frame, true
 		}
 	}
 	return Frame{}, false
-}
-
-// whyVersion says whether data begins like a segment of another version.
-func whyVersion(data []byte) bool {
-	n := len(segmentMagic) - 1
-	return len(data) > n && string(data[:n]) == segmentMagic[:n] && data[n] > segmentMagic[n]
 }
 
 func trimZeros(b []byte) []byte {
