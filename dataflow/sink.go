@@ -37,6 +37,8 @@ type Pending interface {
 type Part struct {
 	// Rows counts them.
 	Rows int64 `json:"rows"`
+	// Bytes is the size of what is staged, as the target keeps it; 0: not known.
+	Bytes int64 `json:"bytes,omitempty"`
 	// Data is the sink's own description.
 	Data []byte `json:"data"`
 }
@@ -117,6 +119,15 @@ func (c Commit) Rows() int64 {
 	var n int64
 	for _, p := range c.Parts {
 		n += p.Rows
+	}
+	return n
+}
+
+// Bytes adds up the sizes of all parts.
+func (c Commit) Bytes() int64 {
+	var n int64
+	for _, p := range c.Parts {
+		n += p.Bytes
 	}
 	return n
 }

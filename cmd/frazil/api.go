@@ -115,6 +115,7 @@ func (a *api) routes() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /api/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Status()) })
 	mux.HandleFunc("GET /api/manifest", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Manifest()) })
+	mux.HandleFunc("GET /api/streams", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Streams()) })
 	mux.HandleFunc("GET /api/splits", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Splits()) })
 	mux.HandleFunc("GET /api/explain/window", a.explainWindow)
 	mux.HandleFunc("GET /api/quarantine", a.quarantine)
@@ -137,6 +138,8 @@ func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 	red := a.job.Health()
 	if len(red) > 0 {
 		code = http.StatusServiceUnavailable
+	} else {
+		red = []engine.Problem{}
 	}
 	reply(w, code, map[string]any{"healthy": len(red) == 0, "problems": red})
 }

@@ -47,6 +47,10 @@ var (
 	descQuarantined = desc("quarantine_rows", "Rows in the quarantine.")
 	descQuarBytes   = desc("quarantine_bytes", "Bytes in the quarantine.")
 	descRestarts    = desc("restarts_total", "Restarts from the last epoch, since this process started.")
+	descEpochTime   = desc("epoch_duration_seconds", "How long epochs took, from the barrier until state and manifest were durable.")
+	descCommitTime  = desc("sink_commit_duration_seconds", "How long commits of a sink took, retries included.", "step")
+	descSinkBytes   = desc("sink_committed_bytes_total", "Bytes committed by a sink, as its files have them, since this process started.", "step")
+	descProblem     = desc("problem", "1 for each problem that the health check finds.", "step", "code")
 	descHealthy     = desc("healthy", "1 if the health check passes.")
 )
 
@@ -105,18 +109,41 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		send(descCommits, counter, float64(t.Commits), step)
 		send(descCommitted, counter, float64(t.Committed), step)
+		send(descSinkBytes, counter, float64(t.Bytes), step)
 		send(descWaiting, gauge, float64(t.Waiting), step)
 	}
+	c.durations(ch, s.Pipeline)
+	sendStreams(send, s.Streams)
 	send(descQueue, gauge, float64(s.QueueBytes))
 	send(descDirty, gauge, float64(s.DirtyBytes))
 	send(descQuarantined, gauge, float64(s.Quarantined))
 	send(descQuarBytes, gauge, float64(s.QuarantineBytes))
 	send(descRestarts, counter, float64(s.Restarts))
+	c.health(send)
+}
+
+func (c collector) health(send func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
 	healthy := 1.0
-	if len(c.job.Health()) > 0 {
+	type kind struct{ step, code string }
+	seen := map[kind]bool{}
+	for _, p := range c.job.Health() {
 		healthy = 0
+		if k := (kind{p.Step, p.Code}); !seen[k] {
+			seen[k] = true
+			send(descProblem, prometheus.GaugeValue, 1, p.Step, p.Code)
+		}
 	}
-	send(descHealthy, gauge, healthy)
+	send(descHealthy, prometheus.GaugeValue, healthy)
+}
+
+func (c collector) durations(ch chan<- prometheus.Metric, pipeline string) {
+	send := func(d *prometheus.Desc, x engine.Durations, labels ...string) {
+		ch <- prometheus.MustNewConstHistogram(d, x.Count, x.Sum.Seconds(), x.Buckets, append([]string{pipeline}, labels...)...)
+	}
+	send(descEpochTime, c.job.EpochDurations())
+	for sink, x := range c.job.CommitDurations() {
+		send(descCommitTime, x, sink)
+	}
 }
 
 // known says whether a watermark is a time.

@@ -111,6 +111,11 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	log := c.logger(f, live)
 	slog.SetDefault(log)
 	limitMemory(p.Memory)
+	stopTracing, err := startTracing(p.Name, log)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer stopTracing()
 	store, err := state.Open(p.StateDir, state.Options{Logger: log, CacheBytes: p.StateMemory / 8})
 	if err != nil {
 		var locked *state.LockedError
@@ -122,6 +127,7 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	defer func() { err = errors.Join(err, store.Close()) }()
 	job := engine.NewJob(p.Graph, engine.Options{
 		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, Log: log,
+		Disks: disksOf(p), DiskFree: state.DiskFree,
 		UntilEnd: f.end, UntilIdle: f.idle, MaxRetry: f.maxRetry, Discard: f.discard,
 	})
 	api, err := serveAPI(p, job, store, log)
@@ -143,6 +149,17 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	}
 	c.summary(c.summaryWriter(p), p, job, res, store, time.Since(started))
 	return exitOK, nil
+}
+
+// disksOf are the folders that a full disk would stop.
+func disksOf(p *pipelines.Pipeline) []string {
+	out := []string{p.StateDir}
+	for _, s := range p.Graph.Sources {
+		if s.Serve != nil {
+			return append(out, p.WALDir)
+		}
+	}
+	return out
 }
 
 // limitMemory lets garbage grow to several times what lives while there is room,

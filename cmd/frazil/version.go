@@ -18,6 +18,12 @@ func (c *cli) version(args []string) int {
 	if len(rest) > 0 {
 		return c.wrong("version takes no %q", rest[0])
 	}
+	fmt.Fprintf(c.out, "frazil %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return exitOK
+}
+
+// buildVersion is the version of the module and the revision it was built from.
+func buildVersion() string {
 	version, revision := "(devel)", ""
 	if b, ok := debug.ReadBuildInfo(); ok {
 		if b.Main.Version != "" {
@@ -32,6 +38,5 @@ func (c *cli) version(args []string) int {
 			}
 		}
 	}
-	fmt.Fprintf(c.out, "frazil %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return exitOK
+	return version + revision
 }

@@ -38,16 +38,20 @@ func (c *coordinator) commit(sink string, commit dataflow.Commit) error {
 	if _, ok := c.committer[sink].Committer.(dataflow.Claimer); ok {
 		commit.Claim = c.j.claim
 	}
+	started := c.j.o.Now()
+	ctx, traced := c.traceCommit(sink, commit)
 	err := c.persist(func() error {
 		dataflow.Failpoint("before_commit")
-		if err := c.committer[sink].Commit(c.ctx, commit); err != nil {
+		if err := c.committer[sink].Commit(ctx, commit); err != nil {
 			err = fmt.Errorf("sink %s: commit %s to %s: %w", sink, commit.Epoch, commit.Target, err)
 			c.j.note(func(s *Status) { s.commitFailed(sink, err) })
 			return err
 		}
 		return nil
 	})
+	traced(err)
 	if err == nil {
+		c.j.durations.commit(sink).add(c.j.o.Now().Sub(started))
 		dataflow.Failpoint("after_commit")
 	}
 	return err

@@ -49,6 +49,7 @@ type coordinator struct {
 	result    Result
 	// started, aligned and staged are when the epoch under way came so far.
 	started, aligned, staged time.Time
+	spans                    epochSpans
 }
 
 // sourceRun is one source step in this attempt.
@@ -328,6 +329,8 @@ func (c *coordinator) written(e manifestWritten) error {
 	c.j.published(e.m)
 	now := c.j.o.Now()
 	c.j.o.Log.Debug("epoch", "number", uint64(e.epoch), "align", c.aligned.Sub(c.started), "stage", c.staged.Sub(c.aligned), "write", now.Sub(c.staged), "targets", e.targets)
+	c.traceEpoch(e.epoch, now)
+	c.j.durations.epoch.add(now.Sub(c.started))
 	if err := c.step(checkpoint.Written{Epoch: e.epoch, Targets: e.targets}); err != nil {
 		return err
 	}

@@ -38,7 +38,8 @@ type Job struct {
 	bads     *badLog
 	// claim is made once a process, by the attempt that first has something to
 	// commit; zero: none, or the pipeline needs none.
-	claim dataflow.Claim
+	claim     dataflow.Claim
+	durations durations
 	// again: an attempt has been connected before.
 	again bool
 }

@@ -67,6 +67,7 @@ type StepStatus struct {
 type TargetStatus struct {
 	Target       dataflow.Target
 	Committed    int64 // rows, in this process
+	Bytes        int64 // of them, as far as the sink knows
 	Commits      int64
 	LastCommitAt time.Time
 	Waiting      int
@@ -128,7 +129,7 @@ func (j *Job) published(m *checkpoint.Manifest) {
 func (j *Job) committedRows(sink string, c dataflow.Commit) {
 	j.note(func(s *Status) {
 		t := s.Targets[sink]
-		t.Target, t.Committed, t.Commits, t.LastCommitAt, t.Error = c.Target, t.Committed+c.Rows(), t.Commits+1, j.o.Now(), ""
+		t.Target, t.Committed, t.Bytes, t.Commits, t.LastCommitAt, t.Error = c.Target, t.Committed+c.Rows(), t.Bytes+c.Bytes(), t.Commits+1, j.o.Now(), ""
 		s.Targets[sink] = t
 	})
 }

@@ -38,7 +38,7 @@ type partFile struct {
 
 func encodePart(l *layout, files []icebergo.DataFile) (dataflow.Part, error) {
 	doc := partDoc{Version: partVersion, Table: l.table, Format: l.format, Schema: l.schema.ID, Spec: l.spec.ID()}
-	var rows int64
+	var rows, bytes int64
 	for _, f := range files {
 		entry, err := codec.EncodeDataFile(f, l.spec, l.schema, l.format)
 		if err != nil {
@@ -46,12 +46,13 @@ func encodePart(l *layout, files []icebergo.DataFile) (dataflow.Part, error) {
 		}
 		doc.Files = append(doc.Files, partFile{Path: f.FilePath(), Rows: f.Count(), Bytes: f.FileSizeBytes(), Entry: entry})
 		rows += f.Count()
+		bytes += f.FileSizeBytes()
 	}
 	data, err := json.Marshal(doc)
 	if err != nil {
 		return dataflow.Part{}, fmt.Errorf("encode part: %w", err)
 	}
-	return dataflow.Part{Rows: rows, Data: data}, nil
+	return dataflow.Part{Rows: rows, Bytes: bytes, Data: data}, nil
 }
 
 func decodeParts(parts []dataflow.Part) ([]partDoc, error) {
