@@ -255,3 +255,12 @@ type Bad struct {
 
 // Error makes Bad usable as an error.
 func (b *Bad) Error() string { return b.Reason + ": " + b.Detail }
+
+// TopicDecoder is an optional ability of a Decoder whose payloads mean something
+// only together with the topic that they came on, and become any number of rows.
+type TopicDecoder interface {
+	Decoder
+	// AppendTopic decodes one payload and appends its rows. What of it is no row is
+	// returned, each part with its reason. It borrows payload.
+	AppendTopic(topic string, payload []byte) (rows int, bad []Bad)
+}
