@@ -337,8 +337,8 @@ func setText(c *column, row int, text []byte) bool {
 	return true
 }
 
-// minDate is 0001-01-01 in days since 1970.
-const minDate = -719162
+// minDate and maxDate are 0001-01-01 and 9999-12-31 in days since 1970.
+const minDate, maxDate = -719162, 2932896
 
 // appendBase64 decodes the standard alphabet with padding, and nothing else.
 func appendBase64(dst, text []byte) ([]byte, bool) {

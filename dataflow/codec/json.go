@@ -83,6 +83,9 @@ func NewJSON(c JSONConfig, alloc memory.Allocator) (dataflow.Decoder, error) {
 // Schema returns the columns.
 func (d *JSON) Schema() *arrow.Schema { return d.schema }
 
+// Config is what the decoder was made of, with its defaults.
+func (d *JSON) Config() JSONConfig { return d.cfg }
+
 // MaxRecord is the size in bytes above which a payload is bad (too_large). A
 // caller need not collect more than one byte beyond it.
 func (d *JSON) MaxRecord() int { return int(d.cfg.MaxRecord) }
