@@ -12,4 +12,5 @@ import (
 	_ "frazil/sources/generate"
 	_ "frazil/sources/http"
 	_ "frazil/sources/kafka"
+	_ "frazil/sources/mqtt"
 )
