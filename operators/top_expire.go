@@ -48,6 +48,9 @@ func (o *topKeyed) expire(ctx context.Context, out dataflow.Emitter) error {
 	if err != nil {
 		return err
 	}
+	if err := o.expireCold(ctx, step, out); err != nil {
+		return err
+	}
 	o.compact()
 	return nil
 }
@@ -91,9 +94,12 @@ const topSlackGroups = 64
 // so between barriers as well: while old input is read fast, nearly all groups come
 // and go between two.
 func (o *topKeyed) compactTable() {
-	if o.dropped < topSlackGroups || 2*o.dropped < o.table.Len() {
-		return
+	if o.dropped >= topSlackGroups && 2*o.dropped >= o.table.Len() {
+		o.remakeTable()
 	}
+}
+
+func (o *topKeyed) remakeTable() {
 	old, older := o.table, o.older
 	o.table, o.older, o.dropped, o.dirty = state.NewTable(topWords), map[state.Entry][]topPart{}, 0, o.dirty[:0]
 	for i := range old.Len() {

@@ -39,6 +39,7 @@ type topKeyed struct {
 	// and came again stands there twice.
 	dirty []state.Entry
 	due   topDue
+	cold  topCold
 	// formers are the lists of what changed since the last barrier, as they were.
 	formers     []topFormer
 	formerItems []topItem
@@ -91,6 +92,10 @@ func newTopKeyed(env *dataflow.Env, s *topShape) (*topKeyed, error) {
 	}
 	o.dirty = o.dirty[:0]
 	o.due.refill(o)
+	o.cold.init(env.Memory)
+	if err := o.restoreCold(); err != nil {
+		return nil, err
+	}
 	return o, nil
 }
 
@@ -102,8 +107,26 @@ func (o *topKeyed) load(_ int, key, value []byte) error {
 		o.drop(e)
 		return nil
 	}
-	if value[0] != topStateVersion {
-		return fmt.Errorf("rows of %x have version %d, this program knows %d", key, value[0], topStateVersion)
+	return o.decode(e, key, value)
+}
+
+// decode takes the parts of a group into its entry, which has no rows.
+func (o *topKeyed) decode(e state.Entry, key, value []byte) error {
+	err := o.eachPart(key, value, func(i int, p topPart) {
+		if i == 0 {
+			p.write(o.table.Row(e))
+		} else {
+			o.older[e] = append(o.older[e], p)
+		}
+	})
+	o.table.Row(e)[0] = groupShown
+	return err
+}
+
+// eachPart reads the parts of a stored group; who visits them owns their lists.
+func (o *topKeyed) eachPart(key, value []byte, visit func(i int, p topPart)) error {
+	if len(value) == 0 || value[0] != topStateVersion {
+		return fmt.Errorf("rows of %x begin with %x, this program knows version %d", key, value[:min(1, len(value))], topStateVersion)
 	}
 	for i, rest := 0, value[1:]; len(rest) > 0; i++ {
 		part, next, err := cutSized(rest)
@@ -114,14 +137,9 @@ func (o *topKeyed) load(_ int, key, value []byte) error {
 		if err := o.lists.offerWire(&p.list, part[16:]); err != nil {
 			return fmt.Errorf("rows of %x: %w", key, err)
 		}
-		if i == 0 {
-			p.write(o.table.Row(e))
-		} else {
-			o.older[e] = append(o.older[e], p)
-		}
+		visit(i, p)
 		rest = next
 	}
-	o.table.Row(e)[0] = groupShown
 	return nil
 }
 
@@ -171,6 +189,11 @@ func (o *topKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ data
 			o.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
 		}
 		e, fresh := o.upsert(h, keys.Value(i))
+		if fresh && len(o.cold.steps) > 0 {
+			if err := o.wake(e, h, keys.Value(i)); err != nil {
+				return err
+			}
+		}
 		if o.table.Row(e)[0] == groupShown {
 			o.keepFormer(e)
 		}
@@ -178,7 +201,7 @@ func (o *topKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ data
 			return fmt.Errorf("take in the rows of a batch: %w", err)
 		}
 		if fresh {
-			o.due.add(e, to[i])
+			o.due.add(e, readTopPart(o.table.Row(e)).last)
 		}
 	}
 	return nil
@@ -311,6 +334,9 @@ func (o *topKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out dataflow
 	o.dirty = o.dirty[:0]
 	o.formers, o.formerItems, o.formerBytes = o.formers[:0], o.formerItems[:0], 0
 	o.compact()
+	if err := o.shrink(); err != nil {
+		return err
+	}
 	if err := o.rewrite(); err != nil {
 		return err
 	}
@@ -318,12 +344,17 @@ func (o *topKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out dataflow
 }
 
 func (o *topKeyed) store(e state.Entry) error {
+	o.encode(e)
+	return o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), o.buf)
+}
+
+// encode makes o.buf the value of a group.
+func (o *topKeyed) encode(e state.Entry) {
 	o.buf = append(o.buf[:0], topStateVersion)
 	o.buf = o.appendPart(o.buf, readTopPart(o.table.Row(e)))
 	for _, p := range o.older[e] {
 		o.buf = o.appendPart(o.buf, p)
 	}
-	return o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), o.buf)
 }
 
 func (o *topKeyed) appendPart(dst []byte, p topPart) []byte {

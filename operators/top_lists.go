@@ -206,6 +206,17 @@ func (l *topLists) merge(t *topList, from topList) {
 	}
 }
 
+// copyOf copies a list of other lists.
+func (l *topLists) copyOf(from *topLists, t topList) (n topList) {
+	for i, it := range from.of(t) {
+		b := from.bytes.get(it.at, it.place+it.value)
+		it.at = l.bytes.put(b, nil)
+		l.live += int64(len(b))
+		l.insert(&n, i, it)
+	}
+	return n
+}
+
 // appendWire adds the items of a list to dst.
 func (l *topLists) appendWire(dst []byte, t topList) []byte {
 	for i := range l.of(t) {
