@@ -38,8 +38,8 @@ differs from the one given before: an insert, or update_before with the row as i
 was and update_after. A sink that takes rows only is refused; the sinks files,
 console and drop write the changes themselves, with their kind in the column op.
 
-State: one row of accumulators per group, in memory, written at each checkpoint
-where changed. It is bounded by expire_after. Rows of a group that follow one
+State: one row of accumulators per group, written at each checkpoint where changed,
+and in memory as long as there is room (always with distinct). It is bounded by expire_after. Rows of a group that follow one
 another within it in event time, in whatever order they come, belong together;
 where the gap is longer the group begins anew, and its row in the table is that of
 the latest part. A part is dropped when the watermark has passed its last row by

@@ -18,9 +18,9 @@ func (o *groupKeyed) sweep() error {
 	if o.wm == dataflow.MinTime {
 		return nil
 	}
-	step := int64(o.wm) / expiryStep(o.expire)
-	if step <= o.swept {
-		return nil
+	step := floorDiv(int64(o.wm), expiryStep(o.expire))
+	if err := o.sweepCold(step*expiryStep(o.expire) - 2*o.expire); err != nil || step <= o.swept {
+		return err
 	}
 	o.swept = step
 	gone := int64(o.wm.Sub(2 * durationOf(o.expire)))
@@ -40,7 +40,7 @@ func (o *groupKeyed) sweep() error {
 		if _, last, _ := o.times(o.acc(e)); last > gone {
 			continue
 		}
-		if err := o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), nil); err != nil {
+		if err := o.forget(o.table.Hash(e), o.table.Key(e)); err != nil {
 			return err
 		}
 		o.values.end(e, o.number(e))

@@ -42,11 +42,14 @@ type groupKeyed struct {
 	live    [state.NumGroups]int
 	before  []byte // rows as they were at the last barrier, of what changed since
 	log     *keyLog
+	cold    groupCold
+	changed bool           // since the last barrier
 	values  *groupDistinct // nil without distinct
 	changes *groupChanges
 	wm      dataflow.Time
 	swept   int64 // the watermark of the last sweep, in steps
 	buf     []byte
+	key     []byte
 }
 
 // Marks of an entry. The low bits are 1 + the place of its former row in
@@ -55,7 +58,11 @@ type groupKeyed struct {
 const (
 	groupShown   = 1 << 63 // there was a barrier since the group began: it has a former row
 	groupDropped = 1 << 62 // the group has expired: the entry stands for nothing
-	groupPlace   = 1<<62 - 1
+	groupLogged  = 1 << 61 // the log has the group
+	groupUsed    = 1 << 60 // it had rows again
+	groupBegun   = 1 << 59 // it has rows
+	groupLeaves  = 1 << 58 // it leaves the memory
+	groupPlace   = 1<<58 - 1
 )
 
 // groupPart is an earlier part of a group.
@@ -79,8 +86,16 @@ func newGroupKeyed(env *dataflow.Env, s *groupShape) (*groupKeyed, error) {
 	if o.log, err = openKeyLog(env, groupStatePrefix, o.load); err != nil {
 		return nil, fmt.Errorf("restore groups: %w", err)
 	}
+	if 2*o.dropped > o.table.Len() {
+		if err := o.compact(); err != nil {
+			return nil, fmt.Errorf("restore groups: %w", err)
+		}
+	}
 	if err := o.values.restore(env); err != nil {
 		return nil, fmt.Errorf("restore distinct values: %w", err)
+	}
+	if err := o.openCold(); err != nil {
+		return nil, err
 	}
 	o.table.ClearDirty()
 	return o, nil
@@ -95,38 +110,10 @@ func (o *groupKeyed) load(_ int, key, value []byte) error {
 		o.drop(e)
 		return nil
 	}
-	if value[0] != groupStateVersion {
-		return fmt.Errorf("group %x has version %d, this program knows %d", key, value[0], groupStateVersion)
+	if err := o.decode(e, key, value); err != nil {
+		return err
 	}
-	for i, rest := 0, value[1:]; len(rest) > 0; i++ {
-		n, w := binary.Uvarint(rest)
-		if w <= 0 || n > uint64(len(rest)-w) {
-			return fmt.Errorf("group %x: %w", key, errAccShort)
-		}
-		acc := rest[w : w+int(n)]
-		rest = rest[w+int(n):]
-		number := uint64(0)
-		if o.values != nil {
-			if len(acc) < 8 {
-				return fmt.Errorf("group %x: %w", key, errAccShort)
-			}
-			number, acc = binary.BigEndian.Uint64(acc), acc[8:]
-			o.values.next = max(o.values.next, number)
-		}
-		first, last, err := o.span(acc)
-		if err != nil {
-			return fmt.Errorf("group %x: %w", key, err)
-		}
-		if i > 0 {
-			o.older[e] = append(o.older[e], groupPart{first, last, number, slices.Clone(acc)})
-			continue
-		}
-		if err := o.layout.merge(o.acc(e), o.heaps, acc); err != nil {
-			return fmt.Errorf("group %x: %w", key, err)
-		}
-		o.table.Row(e)[0] = groupShown
-		o.setNumber(e, number)
-	}
+	o.table.Row(e)[0] |= groupLogged
 	return nil
 }
 
@@ -187,12 +174,22 @@ func (o *groupKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ da
 	hashes := b.Column(0).(*array.Uint64).Uint64Values()
 	keys, accs := b.Column(1).(*array.Binary), b.Column(2).(*array.Binary)
 	var values []byte
+	o.changed = true
 	for i, h := range hashes {
 		if i%windowWarm == 0 {
 			o.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
 		}
 		e := o.upsert(h, keys.Value(i))
-		if mark := o.table.Row(e)[0]; mark == groupShown {
+		mark := &o.table.Row(e)[0]
+		if *mark == 0 {
+			if err := o.wake(e, h, keys.Value(i)); err != nil {
+				return err
+			}
+			*mark |= groupBegun
+		} else {
+			*mark |= groupUsed
+		}
+		if *mark&(groupShown|groupPlace) == groupShown {
 			o.keepFormer(e)
 		}
 		if o.values != nil {
@@ -342,12 +339,18 @@ func (o *groupKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out datafl
 	if err := o.changes.emit(ctx, o, out); err != nil {
 		return err
 	}
+	o.changed = false
+	leave := o.choose()
 	err := o.table.Dirty(func(e state.Entry) error {
-		row := o.table.Row(e)
-		if row[0]&groupDropped != 0 {
+		mark := &o.table.Row(e)[0]
+		if *mark&groupDropped != 0 {
 			return nil
 		}
-		row[0] = groupShown
+		*mark = *mark&(groupUsed|groupLogged|groupLeaves) | groupShown
+		if *mark&groupLeaves != 0 {
+			return nil
+		}
+		*mark |= groupLogged
 		return o.store(e)
 	})
 	if err != nil {
@@ -361,6 +364,11 @@ func (o *groupKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out datafl
 	if err := o.sweep(); err != nil {
 		return fmt.Errorf("drop groups: %w", err)
 	}
+	if leave {
+		if err := o.shrink(); err != nil {
+			return err
+		}
+	}
 	if err := o.rewrite(); err != nil {
 		return err
 	}
@@ -368,6 +376,12 @@ func (o *groupKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out datafl
 }
 
 func (o *groupKeyed) store(e state.Entry) error {
+	o.encode(e)
+	return o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), o.buf)
+}
+
+// encode makes buf the value of a group.
+func (o *groupKeyed) encode(e state.Entry) {
 	o.buf = append(o.buf[:0], groupStateVersion)
 	row, heaps := o.acc(e), o.heaps
 	o.buf = appendSized(o.buf, func(dst []byte) []byte {
@@ -376,7 +390,6 @@ func (o *groupKeyed) store(e state.Entry) error {
 	for _, p := range o.older[e] {
 		o.buf = appendSized(o.buf, func(dst []byte) []byte { return append(o.values.appendNumber(dst, p.number), p.acc...) })
 	}
-	return o.log.put(state.GroupOf(o.table.Hash(e)), o.table.Key(e), o.buf)
 }
 
 // appendSized appends what f appends with a uvarint of its length before it.
