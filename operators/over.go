@@ -67,9 +67,11 @@ What leaves: each row keeps its event time and its origin; its stamp becomes its
 event time, since that is the moment up to which the watermark had to come.
 
 State: the rows that wait, as they are; per partition the accumulators of the rows
-that rows to come may see, and with unbounded one accumulator. In memory, what is
-new is written at each checkpoint. A partition is dropped when the watermark has
-passed its last row by expire_after or range_preceding.
+that rows to come may see, and with unbounded one accumulator. What is new is
+written at each checkpoint. Partitions that have no room in the step's share of
+state.memory are kept in the store alone until their next row. A partition is
+dropped when the watermark has passed its last row by expire_after or
+range_preceding.
 
 Cost: a few merges of accumulators per row, however many rows it sees. Aggregates
 that keep values (array_agg, string_agg, percentile_cont, percentile_disc, mode,

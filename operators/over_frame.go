@@ -23,6 +23,8 @@ import (
 type overFrame struct {
 	last int64 // event time of the newest row
 	some bool  // there was a row
+	used bool  // since shrink came by
+	open bool  // rows of it have no results yet
 	// times and rows are of the kept rows, those before head are gone; split is
 	// where the second part begins.
 	times       []int64

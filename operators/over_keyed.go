@@ -25,9 +25,12 @@ type overKeyed struct {
 	table  *state.Table // per partition 1 + the index of its frame, 0: dropped
 	frames []overFrame
 	free   []uint32 // frames that belong to no partition
-	live   [state.NumGroups]int
-	log    *keyLog
-	buf    []byte
+	// dropped are the entries of table without a frame.
+	dropped int
+	live    [state.NumGroups]int // rows of the log that are needed
+	log     *keyLog
+	cold    overCold
+	buf     []byte
 
 	open []overOpen
 	b    *array.RecordBuilder
@@ -60,23 +63,26 @@ func newOverKeyed(env *dataflow.Env, s *overShape) (*overKeyed, error) {
 		b: array.NewRecordBuilder(env.Alloc, s.results), bad: dataflow.NewBadRows(env),
 		wm: dataflow.MinTime, swept: int64(dataflow.MinTime), given: int64(dataflow.MinTime),
 	}
-	var err error
-	if o.log, err = openKeyLog(env, overLogPrefix, o.load); err != nil {
+	o.cold.limit = env.Memory
+	if err := o.restore(); err != nil {
 		o.b.Release()
 		return nil, fmt.Errorf("restore partitions: %w", err)
 	}
-	o.saved()
 	return o, nil
 }
 
-// upsert returns the frame of a partition.
-func (o *overKeyed) upsert(hash uint64, key []byte) uint32 {
-	e, _ := o.table.Upsert(hash, key)
+// upsert returns the frame of a partition, which may have been in the store.
+func (o *overKeyed) upsert(hash uint64, key []byte) (id uint32, err error) {
+	e, fresh := o.table.Upsert(hash, key)
 	word := &o.table.Row(e)[0]
 	if *word != 0 {
-		return uint32(*word - 1)
+		id = uint32(*word - 1)
+		o.frames[id].used = true
+		return id, nil
 	}
-	var id uint32
+	if !fresh {
+		o.dropped--
+	}
 	if n := len(o.free); n > 0 {
 		id, o.free = o.free[n-1], o.free[:n-1]
 	} else {
@@ -84,8 +90,25 @@ func (o *overKeyed) upsert(hash uint64, key []byte) uint32 {
 		o.frames = append(o.frames, o.newFrame())
 	}
 	*word = uint64(id) + 1
-	o.live[state.GroupOf(hash)] += o.weight(&o.frames[id])
-	return id
+	f := &o.frames[id]
+	f.used = true
+	if o.cold.set.has(hash) {
+		err = o.bring(f, hash, key)
+	}
+	o.live[state.GroupOf(hash)] += o.weight(f)
+	o.cold.used += o.sizeOf(f)
+	return id, err
+}
+
+// drop forgets a partition.
+func (o *overKeyed) drop(e state.Entry, f *overFrame) {
+	o.live[state.GroupOf(o.table.Hash(e))] -= o.weight(f)
+	o.cold.used -= o.sizeOf(f)
+	word := &o.table.Row(e)[0]
+	o.free = append(o.free, uint32(*word-1))
+	*word = 0
+	*f = o.newFrame()
+	o.dropped++
 }
 
 // weight is how many rows of the log a partition needs.
@@ -118,17 +141,24 @@ func (o *overKeyed) Process(ctx context.Context, _ int, b arrow.RecordBatch, out
 			}
 		}
 		for i := from; i < to; i++ {
-			o.at[i] = o.upsert(hashes[i], keys.Value(i))
+			var err error
+			if o.at[i], err = o.upsert(hashes[i], keys.Value(i)); err != nil {
+				return err
+			}
 			f := &o.frames[o.at[i]]
-			before := o.weight(f)
+			weight, size := o.weight(f), o.sizeOf(f)
 			o.add(f, times[i], o.leaves.leaf(i), o.leaves.bytes)
-			o.live[state.GroupOf(hashes[i])] += o.weight(f) - before
+			o.live[state.GroupOf(hashes[i])] += o.weight(f) - weight
+			o.cold.used += o.sizeOf(f) - size
 		}
 		o.given = times[from]
 		if to == n && o.kind != overRows {
 			b.Retain()
 			o.open = append(o.open, overOpen{b, from, slices.Clone(o.at[from:])})
-			return nil
+			for _, id := range o.at[from:] {
+				o.frames[id].open = true
+			}
+			return o.shrink()
 		}
 		if err := o.finish(ctx, out); err != nil {
 			return err
@@ -136,7 +166,18 @@ func (o *overKeyed) Process(ctx context.Context, _ int, b arrow.RecordBatch, out
 		o.results(from, o.at[from:to])
 		from = to
 	}
-	return o.emit(ctx, b, out)
+	if err := o.emit(ctx, b, out); err != nil {
+		return err
+	}
+	return o.shrink()
+}
+
+// sizeOf is size where it matters.
+func (o *overKeyed) sizeOf(f *overFrame) int64 {
+	if o.cold.limit == 0 {
+		return 0
+	}
+	return o.size(f)
 }
 
 // peers returns the end of the rows that get their results together with that at
@@ -166,6 +207,9 @@ func (o *overKeyed) finish(ctx context.Context, out dataflow.Emitter) error {
 	for len(o.open) > 0 {
 		x := o.open[0]
 		o.results(x.from, x.at)
+		for _, id := range x.at {
+			o.frames[id].open = false
+		}
 		err := o.emit(ctx, x.batch, out)
 		x.batch.Release()
 		o.open = slices.Delete(o.open, 0, 1)
