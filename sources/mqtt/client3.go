@@ -49,6 +49,8 @@ func (c *client3) run() {
 		select {
 		case <-time.After(c.delay()):
 		case <-c.ctx.Done():
+		}
+		if c.ctx.Err() != nil {
 			return
 		}
 		if err := c.connection(); err != nil && c.ctx.Err() == nil {

@@ -1,5 +1,5 @@
 // Package rig gives tests real servers and outside readers: a Kafka broker, an
-// S3 store, an Iceberg REST catalog, PyIceberg and DuckDB. It is no part of the
+// MQTT broker, an S3 store, an Iceberg REST catalog, PyIceberg and DuckDB. It is no part of the
 // product.
 //
 // ./test/install fetches all of it into the folder .rig at the root of the
