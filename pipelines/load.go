@@ -48,6 +48,8 @@ type Pipeline struct {
 	// StateMemory bounds the memory of keyed state in bytes; Memory that of
 	// queues, state and writers together.
 	StateMemory, Memory int64
+	// Quarantine bounds the rows of ports that nobody reads.
+	Quarantine engine.QuarantineLimits
 	// HTTP is the address of metrics, health and API; "" is off.
 	HTTP string
 	// Tests of the file, checked against the plan.
@@ -169,12 +171,35 @@ type stateConfig struct {
 	// told is safe: do not remove it with the state. Default:
 	// ./frazil-data/wal/NAME, or with dir DIR.wal.
 	WAL string `yaml:"wal"`
+	// Quarantine: bounds of the rows of late and bad ports that nobody reads.
+	Quarantine quarantineConfig `yaml:"quarantine"`
 }
+
+type quarantineConfig struct {
+	// Bytes that the quarantined rows take at most. Default: 1GiB.
+	Bytes component.Bytes `yaml:"bytes"`
+	// What happens when it is full: stop (the pipeline stops reading until rows are
+	// fixed or discarded) or drop_oldest (the oldest rows are dropped, and counted as
+	// such). Default: stop.
+	WhenFull string `yaml:"when_full" oneof:"stop,drop_oldest"`
+	// Age at which a row is dropped, and counted as such; off: never. Looked at when
+	// a checkpoint is written. Default: off.
+	Age component.Duration `yaml:"age"`
+	// AlertRows is the number of quarantined rows from which on /health is red; 0:
+	// never, as long as it is not full. Default: 0.
+	AlertRows int64 `yaml:"alert_rows"`
+}
+
+// Values of quarantineConfig.WhenFull.
+const (
+	whenFullStop = "stop"
+	whenFullDrop = "drop_oldest"
+)
 
 func defaultFile() fileConfig {
 	return fileConfig{
 		Checkpoint: checkpointConfig{Every: component.Duration(10 * time.Second)},
-		State:      stateConfig{Memory: 256 << 20},
+		State:      stateConfig{Memory: 256 << 20, Quarantine: quarantineConfig{Bytes: 1 << 30, WhenFull: whenFullStop}},
 		Memory:     512 << 20,
 		HTTP:       "127.0.0.1:4180",
 	}
@@ -247,6 +272,10 @@ func (l *loader) load(path string, o Options) *Pipeline {
 	p := &Pipeline{
 		Name: l.file.Name, File: path, Graph: g, CheckpointEvery: l.file.Checkpoint.Every.D(),
 		StateDir: l.file.State.Dir, StateMemory: int64(l.file.State.Memory), Memory: int64(l.file.Memory), HTTP: l.file.HTTP,
+		Quarantine: engine.QuarantineLimits{
+			Bytes: int64(l.file.State.Quarantine.Bytes), Age: l.file.State.Quarantine.Age.D(),
+			DropOldest: l.file.State.Quarantine.WhenFull == whenFullDrop, AlertRows: l.file.State.Quarantine.AlertRows,
+		},
 		notReplayable: map[string]string{}, changes: map[string]bool{}, Tests: tests,
 	}
 	switch {
@@ -302,6 +331,12 @@ func (l *loader) checkFile() {
 	}
 	if f.State.Memory < 1<<20 || f.State.Memory > f.Memory && l.root.Get("state").Get("memory") != nil {
 		l.add(l.root, "state.memory", "expected 1MiB up to the memory of the pipeline, %s; got %s", f.Memory, f.State.Memory)
+	}
+	if f.State.Quarantine.Bytes < 1<<10 {
+		l.add(l.root, "state.quarantine.bytes", "expected 1KiB or more, got %s: a quarantine without room stops the pipeline at the first bad row; to drop such rows, read the port with the sink drop", f.State.Quarantine.Bytes)
+	}
+	if f.State.Quarantine.AlertRows < 0 {
+		l.add(l.root, "state.quarantine.alert_rows", "expected 0 (never) or a number of rows, got %d", f.State.Quarantine.AlertRows)
 	}
 	if f.HTTP != "off" {
 		host, port, err := net.SplitHostPort(f.HTTP)

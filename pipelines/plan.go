@@ -161,6 +161,10 @@ func (l *loader) planSource(s *step) *engine.Source {
 	}
 	l.claim(s, plan)
 	out.Schema, out.Tasks, out.Bounded, out.Arrived, out.NotReplayable = plan.Schema, plan.Tasks, plan.Bounded, plan.Arrived, plan.NotReplayable
+	if s.decode != nil {
+		rows := rowConfig(plan.Schema)
+		out.NewRowDecoder = func() (dataflow.Decoder, error) { return rows.New(memory.DefaultAllocator) }
+	}
 	cfg := s.cfg
 	out.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) { return spec.New(ctx, env, cfg) }
 	if spec.Serve != nil {

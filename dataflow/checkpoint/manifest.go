@@ -27,6 +27,8 @@ type Manifest struct {
 	// Targets by sink step.
 	Targets map[string]*TargetState `json:"targets"`
 	Ledger  Ledger                  `json:"ledger"`
+	// Quarantine counts the rows of unread ports; nil: there never was one.
+	Quarantine *QuarantineCounts `json:"quarantine,omitempty"`
 	// Drained: the sources had ended and everything was flushed.
 	Drained bool `json:"drained,omitempty"`
 }

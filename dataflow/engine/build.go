@@ -27,6 +27,7 @@ type plant struct {
 	inboxes []*inbox
 	closed  map[string]*dataflow.ClosedUpTo
 	track   map[string]*tracker
+	fixed   map[string]*fixedStream
 	readers map[PortRef][]readerRef
 	reports func(report)
 	bads    *badLog
@@ -199,6 +200,9 @@ func (p *plant) build(ctx context.Context, muted map[string]bool) error {
 			if err != nil {
 				return err
 			}
+			if t.fixed != nil {
+				outs = append(outs, &outPort{readers: []stage{p.goneFrom(s.Name)}})
+			}
 			t.outs = outs
 		}
 	}
@@ -240,20 +244,30 @@ func (p *plant) newQuarantine() (*quarantineTask, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := newQuarantineTask(kv, p.o.QuarantineBytes)
+	var leaving []string
+	for _, f := range p.fixed {
+		leaving = append(leaving, f.unread()...)
+	}
+	q, err := newQuarantineTask(kv, p.o.Quarantine, leaving)
 	if err != nil {
 		return nil, err
 	}
-	q.splits, q.in, q.report = p.splits, p.newInbox(), p.reports
+	q.splits, q.in, q.report, q.now = p.splits, p.newInbox(), p.reports, p.o.Now
 	q.chain = &taskChain{kvs: []*state.TaskKV{kv}}
 	q.full = func() {
-		p.log.Error("the quarantine is full: the pipeline has stopped reading; route the late and bad ports to a sink, or raise state.quarantine", "bytes", q.bytes.Load(), "limit", q.limit)
+		p.log.Error("the quarantine is full: the pipeline has stopped reading; fix or discard rows (frazil quarantine), route the late and bad ports to a sink, or raise state.quarantine.bytes", "bytes", q.used(), "limit", q.limits.Bytes)
 	}
 	return q, nil
 }
 
 func (p *plant) toQuarantine(step, port string) stage {
-	p.quar.edges = append(p.quar.edges, portInfo{step, port})
+	p.quar.edges = append(p.quar.edges, portInfo{step: step, port: port})
+	return &edgeStage{in: p.quar.in, edge: p.quar.in.addEdge()}
+}
+
+// goneFrom is the edge by which rows that are read again leave the quarantine.
+func (p *plant) goneFrom(step string) stage {
+	p.quar.edges = append(p.quar.edges, portInfo{step: step, gone: true})
 	return &edgeStage{in: p.quar.in, edge: p.quar.in.addEdge()}
 }
 

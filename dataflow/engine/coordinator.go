@@ -60,6 +60,8 @@ type sourceRun struct {
 	state  *checkpoint.SourceState
 	splits []dataflow.Split
 	ends   map[dataflow.Split]dataflow.Position
+	// fixed holds rows of the quarantine that were sent again; nil: none can be.
+	fixed *fixedStream
 	// acked is the newest epoch acknowledged.
 	acked struct {
 		sync.Mutex
@@ -368,6 +370,8 @@ func (c *coordinator) ack(name string, e dataflow.Epoch) {
 		return
 	}
 	upTo := maps.Clone(pos[name])
+	again := upTo[fixedSplit]
+	delete(upTo, fixedSplit)
 	c.acks.Add(1)
 	c.help(func() {
 		defer c.acks.Done()
@@ -377,7 +381,11 @@ func (c *coordinator) ack(name string, e dataflow.Epoch) {
 			return // a later one has overtaken it
 		}
 		s.acked.epoch = e
-		if err := a.Ack(c.ctx, e, upTo); err != nil && c.ctx.Err() == nil {
+		err := a.Ack(c.ctx, e, upTo)
+		if again != nil && s.fixed != nil && s.src.Serve != nil {
+			err = errors.Join(err, s.fixed.truncate(again))
+		}
+		if err != nil && c.ctx.Err() == nil {
 			c.j.o.Log.Warn("acknowledge to the source", "step", name, "error", err)
 		}
 	})

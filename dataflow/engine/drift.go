@@ -23,6 +23,9 @@ func (t *sourceTask) align() {
 		most := t.furthest()
 		held := false
 		for _, c := range t.splits {
+			if c.fixed {
+				continue
+			}
 			ahead := c.own() > most && !c.atUntil && !c.ended && c.status == checkpoint.Live
 			held = held || ahead
 			switch {
@@ -65,6 +68,9 @@ func (t *sourceTask) furthest() dataflow.Time {
 
 // rests says whether nothing more can be read of any of the task's splits now.
 func (t *sourceTask) rests() bool {
+	if t.fixedReady() {
+		return false
+	}
 	for _, c := range t.splits {
 		if c.more() && !c.paused {
 			return false

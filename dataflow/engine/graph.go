@@ -49,6 +49,9 @@ type Source struct {
 	Serve func(ctx context.Context, env *dataflow.Env) (io.Closer, error)
 	// NewDecoder is nil for a source without a decode block.
 	NewDecoder func() (dataflow.Decoder, error)
+	// NewRowDecoder decodes JSON objects with all columns of Schema, each in the form
+	// that the language gives its type; nil where NewDecoder is.
+	NewRowDecoder func() (dataflow.Decoder, error)
 }
 
 // EventTime is the event_time block of a source.

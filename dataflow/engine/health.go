@@ -37,6 +37,7 @@ const (
 	ProblemNoEpoch        = "no_epoch"        // rows wait and no epoch is written
 	ProblemPaused         = "paused"          // reading stands still at the memory ceiling
 	ProblemQuarantineFull = "quarantine_full" // reading stands still: no room for bad rows
+	ProblemQuarantined    = "quarantined"     // more rows are quarantined than the file allows
 	ProblemDiskLow        = "disk_low"        // the disk of the state or the log is nearly full
 )
 
@@ -50,9 +51,7 @@ func (j *Job) Health() []Problem {
 	}
 	j.sinkHealth(s, add)
 	j.streamHealth(s, now, add)
-	if s.QuarantineBytes > j.o.QuarantineBytes {
-		add("", ProblemQuarantineFull, "the quarantine is full: the pipeline has stopped reading")
-	}
+	j.quarantineHealth(s, add)
 	if s.Paused {
 		add("", ProblemPaused, "the sources are paused: state or rows that wait for a watermark are at the memory ceiling")
 	}

@@ -36,6 +36,9 @@ type Job struct {
 	}
 	restarts atomic.Int64
 	bads     *badLog
+	// fixed are the rows of the quarantine that were sent again, by source.
+	fixed   map[string]*fixedStream
+	control sync.Mutex // of the quarantine
 	// claim is made once a process, by the attempt that first has something to
 	// commit; zero: none, or the pipeline needs none.
 	claim     dataflow.Claim
@@ -79,6 +82,10 @@ func (j *Job) Checkpoint() {
 // error restarts it from the last epoch.
 func (j *Job) Run(ctx context.Context) (res Result, err error) {
 	j.started = j.o.Now()
+	if err := j.openFixed(); err != nil {
+		return Result{}, errors.Join(err, j.closeFixed())
+	}
+	defer func() { err = errors.Join(err, j.closeFixed()) }()
 	if err := j.serve(ctx); err != nil {
 		return Result{}, errors.Join(err, j.endServing())
 	}
@@ -161,6 +168,7 @@ func (j *Job) attempt(ctx context.Context, retry *backoff) (Result, attemptPhase
 	}
 	c := newCoordinator(j, m)
 	defer c.cancel()
+	defer j.detachFixed()
 	if err := c.connect(ctx); err != nil {
 		return Result{Manifest: m}, connecting, errors.Join(err, c.close())
 	}

@@ -38,6 +38,11 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 			wms[r.sink.step] = r.sink.watermark
 		}
 	}
+	for _, r := range c.reports {
+		if r.quarantine != nil && r.quarantine.Kept > 0 {
+			m.Quarantine = r.quarantine
+		}
+	}
 	var targets []string
 	muted := c.mutedAfter(p.epoch)
 	for _, s := range c.j.g.Sinks {
@@ -128,6 +133,7 @@ func (c *coordinator) mergeSources() ([]dataflow.ClockDecision, map[string]dataf
 		}
 		st := c.sources[s.step].state
 		maps.Copy(st.Splits, s.splits)
+		c.sources[s.step].startFixed()
 		st.Skipped = addCounts(st.Skipped, s.skipped)
 		st.Extra = addCounts(st.Extra, s.extra)
 		clock = append(clock, s.clock...)
@@ -153,7 +159,10 @@ func (c *coordinator) mergeSources() ([]dataflow.ClockDecision, map[string]dataf
 // that it had: the least over those still live would depend on that.
 func (s *sourceRun) furthest() dataflow.Time {
 	out := dataflow.MinTime
-	for _, sp := range s.state.Splits {
+	for name, sp := range s.state.Splits {
+		if name == fixedSplit {
+			continue
+		}
 		if sp.Status != checkpoint.Ended {
 			return dataflow.MinTime
 		}

@@ -20,10 +20,10 @@ type Options struct {
 	Memory, StateMemory int64
 	// WALDir is the folder of the write-ahead logs of push sources.
 	WALDir string
-	// QuarantineBytes bounds the rows of unread ports; default 1 GiB.
-	QuarantineBytes int64
-	Now             func() time.Time
-	Log             *slog.Logger
+	// Quarantine bounds the rows of unread ports.
+	Quarantine QuarantineLimits
+	Now        func() time.Time
+	Log        *slog.Logger
 	// UntilEnd: the ends of all splits are captured at the start, read up to
 	// there, then everything is drained. UntilIdle: the same after so long
 	// without a new row.
@@ -57,9 +57,7 @@ func (o Options) withDefaults() *Options {
 	if o.StateMemory == 0 {
 		o.StateMemory = 256 << 20
 	}
-	if o.QuarantineBytes == 0 {
-		o.QuarantineBytes = 1 << 30
-	}
+	o.Quarantine = o.Quarantine.withDefaults()
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -53,7 +53,7 @@ func (c *coordinator) prepare(ctx context.Context) error {
 		pressed: make(chan struct{}, 1),
 		g:       c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
 		keyed: map[string][]*keyedTask{}, sinks: map[string]*sinkTask{}, closed: map[string]*dataflow.ClosedUpTo{},
-		track: map[string]*tracker{}, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
+		track: map[string]*tracker{}, fixed: c.j.fixed, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
 	}
 	if err := c.recover(ctx); err != nil {
 		return err
@@ -189,6 +189,9 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 		}
 		t := c.plant.addSourceTask(s, i, n, src, env, status)
 		t.extra = extra
+		if f := c.j.fixed[s.Name]; f != nil && i == 0 {
+			t.fixed = newFixedReader(f, env)
+		}
 		run.tasks = append(run.tasks, t)
 		if l, ok := src.(dataflow.Locator); ok && i == 0 {
 			c.plant.splits.SetLocator(s.Name, l)
@@ -231,6 +234,9 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 			t.poke()
 		}
 	}
+	if err := c.attachFixed(run); err != nil {
+		return false, err
+	}
 	for _, sp := range run.splits {
 		st := run.state.Splits[sp]
 		k := splitClock{maxTime: st.MaxTime, floor: st.Floor}
@@ -257,6 +263,7 @@ func (c *coordinator) settleStarts(ctx context.Context, run *sourceRun, splits [
 	for sp := range c.rec.Start[run.src.Name] {
 		all[sp] = true
 	}
+	delete(all, fixedSplit)
 	for sp := range all {
 		run.splits = append(run.splits, sp)
 		pos := c.rec.Start.Get(run.src.Name, sp)
@@ -445,6 +452,9 @@ func (c *coordinator) assignNext() {
 		}
 		for i, t := range s.tasks {
 			cmds[i].stretch = c.replay + 1
+			if i == 0 {
+				cmds[i].fixed = s.fixedUntil(until, replaying)
+			}
 			if cmds[i].replaying = replaying; replaying {
 				cmds[i].limit = c.rec.Replays[c.replay].Watermarks[name]
 			}

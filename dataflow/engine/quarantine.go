@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/checkpoint"
 	"frazil/state"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -21,7 +23,8 @@ const QuarantineStep = "_quarantine"
 
 // Quarantined is one row of a port that nobody reads.
 type Quarantined struct {
-	// ID is source/split/position/step.
+	// ID is source/split/position/step; where that is taken, "#2" and so on behind
+	// it.
 	ID     string          `json:"id"`
 	Step   string          `json:"step"`
 	Port   string          `json:"port"`
@@ -32,41 +35,93 @@ type Quarantined struct {
 	Where  string          `json:"position,omitempty"`
 	Raw    []byte          `json:"raw,omitempty"`
 	Row    json.RawMessage `json:"row,omitempty"`
+	// At is when it was kept; zero: by a version that did not note it.
+	At time.Time `json:"at,omitzero"`
+	// SentAgain: it was sent again and leaves as soon as that was read. It is no
+	// part of what is stored.
+	SentAgain bool `json:"sent_again,omitempty"`
+}
+
+// QuarantineLimits bounds the quarantine.
+type QuarantineLimits struct {
+	// Bytes; 0: 1 GiB.
+	Bytes int64
+	// Age of the oldest row; 0: no limit. Older rows are dropped, and counted.
+	Age time.Duration
+	// DropOldest: when it is full the oldest rows are dropped, and counted; else
+	// the pipeline stops reading.
+	DropOldest bool
+	// AlertRows turns health red from so many rows on; 0: never.
+	AlertRows int64
+}
+
+func (l QuarantineLimits) withDefaults() QuarantineLimits {
+	if l.Bytes == 0 {
+		l.Bytes = 1 << 30
+	}
+	return l
 }
 
 // quarantineTask stores rows of unread ports in the state, bounded in bytes.
-// When it is full it stops reading, and so does the pipeline: nothing is lost.
+// When it is full it drops the oldest, if it was told to; else it takes nothing
+// more until somebody makes room, and so the pipeline stops reading.
 type quarantineTask struct {
 	in     *inbox
-	kv     *state.TaskKV
+	store  *quarantineStore
 	splits *dataflow.SplitTable
 	edges  []portInfo // by edge
-	limit  int64
-	bytes  atomic.Int64
-	count  atomic.Int64
-	full   func()
+	limits QuarantineLimits
+	now    func() time.Time
 	chain  *taskChain
 	report func(report)
+	full   func()
+	// leaving are rows that were sent again: they count no more, and leave by the
+	// edge of their source's task.
+	leaving map[string]int64
+	freed   int64
+	// waiting came when it was full.
+	waiting []waitingBatch
+	view    atomic.Pointer[quarantineView]
 }
 
-type portInfo struct{ step, port string }
+// quarantineView is what others see of the quarantine. It is never changed.
+type quarantineView struct {
+	counts checkpoint.QuarantineCounts
+	groups []QuarantineGroup
+	full   bool
+}
 
-func newQuarantineTask(kv *state.TaskKV, limit int64) (*quarantineTask, error) {
-	q := &quarantineTask{kv: kv, limit: limit}
-	for g := range state.NumGroups {
-		err := kv.Scan(g, nil, nil, func(k, v []byte) error {
-			q.bytes.Add(int64(len(k) + len(v)))
-			q.count.Add(1)
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("load the quarantine: %w", err)
-		}
+type waitingBatch struct {
+	port  portInfo
+	batch arrow.RecordBatch
+}
+
+// portInfo is what an edge brings: rows of a port, or (gone) the ids of rows that
+// were read again.
+type portInfo struct {
+	step, port string
+	gone       bool
+}
+
+func newQuarantineTask(kv *state.TaskKV, limits QuarantineLimits, leaving []string) (*quarantineTask, error) {
+	store, err := loadQuarantine(kv)
+	if err != nil {
+		return nil, fmt.Errorf("load the quarantine: %w", err)
 	}
+	q := &quarantineTask{store: store, limits: limits.withDefaults(), leaving: map[string]int64{}}
+	if err := q.leave(leaving); err != nil {
+		return nil, fmt.Errorf("load the quarantine: %w", err)
+	}
+	q.show()
 	return q, nil
 }
 
 func (q *quarantineTask) run(ctx context.Context) error {
+	defer func() {
+		for _, w := range q.waiting {
+			w.batch.Release()
+		}
+	}()
 	err := receive(ctx, q.in, q)
 	if err == nil || errors.Is(err, errStopped) {
 		return err
@@ -74,45 +129,178 @@ func (q *quarantineTask) run(ctx context.Context) error {
 	return fmt.Errorf("quarantine: %w", err)
 }
 
-func (q *quarantineTask) batch(ctx context.Context, edge int, m message) error {
-	defer m.batch.Release()
-	return q.store(ctx, q.edges[edge], m.batch)
+func (q *quarantineTask) batch(_ context.Context, edge int, m message) error {
+	p := q.edges[edge]
+	if p.gone {
+		defer m.batch.Release()
+		return q.gone(m.batch)
+	}
+	q.waiting = append(q.waiting, waitingBatch{p, m.batch})
+	return q.work()
 }
 
 func (q *quarantineTask) watermark(context.Context, dataflow.Time) error { return nil }
 
 func (q *quarantineTask) barrier(_ context.Context, b barrier, _ dataflow.Time) error {
-	q.report(q.chain.report(b.epoch))
+	if err := q.expire(); err != nil {
+		return err
+	}
+	if err := q.store.save(); err != nil {
+		return err
+	}
+	r := q.chain.report(b.epoch)
+	counts := q.store.sum.QuarantineCounts
+	r.quarantine = &counts
+	q.report(r)
 	return nil
 }
 
 func (q *quarantineTask) end(context.Context) error { return nil }
 
-func (q *quarantineTask) store(ctx context.Context, p portInfo, b arrow.RecordBatch) error {
-	if q.bytes.Load() > q.limit {
-		q.full()
-		<-ctx.Done()
-		return ctx.Err()
+// used is what counts against the limit.
+func (q *quarantineTask) used() int64 { return q.store.sum.Bytes - q.freed }
+
+// work stores what waits. While there is no room for it nothing is taken from the
+// inbox but questions, which may make room.
+func (q *quarantineTask) work() error {
+	for len(q.waiting) > 0 {
+		if q.used() > q.limits.Bytes && q.limits.DropOldest {
+			if err := q.dropTo(q.limits.Bytes); err != nil {
+				return err
+			}
+		}
+		if q.used() > q.limits.Bytes {
+			if !q.view.Load().full {
+				q.full()
+			}
+			q.in.hold(func() bool { return true })
+			q.show()
+			return nil
+		}
+		w := q.waiting[0]
+		if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+			q.waiting = nil
+		}
+		err := q.keep(w.port, w.batch)
+		w.batch.Release()
+		if err != nil {
+			return err
+		}
 	}
+	q.in.release()
+	q.show()
+	return nil
+}
+
+func (q *quarantineTask) keep(p portInfo, b arrow.RecordBatch) error {
+	now := q.now().UTC().Truncate(time.Microsecond)
 	for i := range int(b.NumRows()) {
 		row := q.row(p, b, i)
-		val, err := json.Marshal(row)
-		if err != nil {
-			return fmt.Errorf("encode %s: %w", row.ID, err)
-		}
-		key := []byte(row.ID)
-		g := state.GroupOf(xxhash.Sum64(key))
-		if old, err := q.kv.Get(g, key); err == nil {
-			q.bytes.Add(-int64(len(key) + len(old)))
-			q.count.Add(-1)
-		}
-		if err := q.kv.Set(g, key, val); err != nil {
+		row.At = now
+		if err := q.store.put(row); err != nil {
 			return fmt.Errorf("store %s: %w", row.ID, err)
 		}
-		q.bytes.Add(int64(len(key) + len(val)))
-		q.count.Add(1)
 	}
 	return nil
+}
+
+// gone takes away rows that were read again. One that is not here yet will come:
+// the source is being read anew from before it.
+func (q *quarantineTask) gone(b arrow.RecordBatch) error {
+	for i := range int(b.NumRows()) {
+		id := strAt(b, 0, i)
+		q.freed -= q.leaving[id]
+		delete(q.leaving, id)
+		found, err := q.store.take(id, byResending)
+		if err == nil && !found {
+			err = q.store.expect(id)
+		}
+		if err != nil {
+			return fmt.Errorf("take away %s: %w", id, err)
+		}
+	}
+	q.show()
+	return nil
+}
+
+// leave notes rows that were sent again.
+func (q *quarantineTask) leave(ids []string) error {
+	for _, id := range ids {
+		if _, ok := q.leaving[id]; ok {
+			continue
+		}
+		row, size, err := q.store.get(id)
+		if err != nil {
+			return err
+		}
+		if row != nil {
+			q.leaving[id] = size
+			q.freed += size
+		}
+	}
+	return nil
+}
+
+// discard drops rows by somebody's word. It returns how many were there.
+func (q *quarantineTask) discard(ids []string) (int, error) {
+	n := 0
+	for _, id := range ids {
+		if _, ok := q.leaving[id]; ok {
+			continue
+		}
+		found, err := q.store.take(id, byDiscarding)
+		if err != nil {
+			return n, fmt.Errorf("discard %s: %w", id, err)
+		}
+		if found {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// expire drops what is older than the limit.
+func (q *quarantineTask) expire() error {
+	if q.limits.Age == 0 {
+		return nil
+	}
+	return q.drop(func(at time.Time) bool { return at.Before(q.now().Add(-q.limits.Age)) })
+}
+
+func (q *quarantineTask) dropTo(limit int64) error {
+	return q.drop(func(time.Time) bool { return q.used() > limit })
+}
+
+// drop drops rows, the oldest first, while more says so. Those that were sent
+// again stay: they leave when that was read.
+func (q *quarantineTask) drop(more func(at time.Time) bool) error {
+	var from []byte
+	for {
+		list, next, err := q.store.oldest(from, 256)
+		if err != nil {
+			return err
+		}
+		for _, o := range list {
+			if _, ok := q.leaving[o.id]; ok {
+				continue
+			}
+			if !more(o.at) {
+				return nil
+			}
+			if _, err := q.store.take(o.id, byLimit); err != nil {
+				return err
+			}
+		}
+		if next == nil {
+			return nil
+		}
+		from = next
+	}
+}
+
+// show publishes the counts.
+func (q *quarantineTask) show() {
+	q.view.Store(&quarantineView{counts: q.store.sum.QuarantineCounts, groups: q.store.list(), full: len(q.waiting) > 0})
 }
 
 func (q *quarantineTask) row(p portInfo, b arrow.RecordBatch, i int) Quarantined {
@@ -121,7 +309,7 @@ func (q *quarantineTask) row(p portInfo, b arrow.RecordBatch, i int) Quarantined
 		row.Reason, row.Detail = strAt(b, 0, i), strAt(b, 1, i)
 		row.Source, row.Split, row.Where = strAt(b, 3, i), strAt(b, 4, i), strAt(b, 5, i)
 		if raw := b.Column(6).(*array.Binary); raw.IsValid(i) {
-			row.Raw = append([]byte(nil), raw.Value(i)...)
+			row.Raw = append([]byte{}, raw.Value(i)...)
 		}
 		if s := strAt(b, 7, i); s != "" {
 			row.Row = json.RawMessage(s)
@@ -162,12 +350,12 @@ func ReadQuarantine(s *state.Store, visit func(Quarantined) error) error {
 		return nil
 	}
 	for g := range state.NumGroups {
-		err := v.Scan(g, nil, nil, func(_, val []byte) error {
-			var row Quarantined
-			if err := json.Unmarshal(val, &row); err != nil {
-				return fmt.Errorf("decode a quarantined row: %w", err)
+		err := v.Scan(g, []byte{firstRowKey}, nil, func(_, val []byte) error {
+			row, err := decodeQuarantined(val)
+			if err != nil {
+				return err
 			}
-			return visit(row)
+			return visit(*row)
 		})
 		if err != nil {
 			return err

@@ -15,6 +15,8 @@ type report struct {
 	deltas []*state.Delta
 	source *sourceReport
 	sink   *sinkReport
+	// quarantine is set by the quarantine's task.
+	quarantine *checkpoint.QuarantineCounts
 }
 
 type sourceReport struct {

@@ -37,6 +37,10 @@ type sourceTask struct {
 	report  func(report)
 	status  func(sourceStatus)
 
+	// fixed reads rows of the quarantine that were sent again; nil in all tasks but
+	// the first, and where nothing can be sent again.
+	fixed *fixedReader
+
 	splits    map[dataflow.Split]*splitClock
 	decisions []dataflow.ClockDecision
 	// plain is the source's watermark as last sent; wm is what was really sent:
@@ -85,7 +89,9 @@ type command struct {
 	limit     dataflow.Time
 	// stretch numbers the assignments to all tasks; 0 adds to the one under way.
 	stretch int
-	end     bool
+	// fixed is up to where rows that were sent again are read; "": to the end.
+	fixed string
+	end   bool
 }
 
 // assignment adds a split with its clock, or continues a known one.
@@ -138,6 +144,7 @@ func (t *sourceTask) receive() []command {
 func (t *sourceTask) run(ctx context.Context) error {
 	defer t.stamper.release()
 	defer t.views.release()
+	defer t.fixed.release()
 	for {
 		for _, c := range t.receive() {
 			if err := t.handle(ctx, c); err != nil {
@@ -169,7 +176,7 @@ func (t *sourceTask) mustWait() bool {
 		return false
 	case t.backlogged.Load():
 		return true
-	case !t.paused.Load():
+	case !t.paused.Load(), t.fixedReady():
 		return false
 	}
 	w := t.tracker.get()
@@ -226,6 +233,9 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 		if c.replaying {
 			t.limit = c.limit
 		}
+		if err := t.assignFixed(c); err != nil {
+			return err
+		}
 	}
 	at := make([]dataflow.SplitAt, 0, len(c.assign))
 	for _, a := range c.assign {
@@ -273,6 +283,11 @@ func (t *sourceTask) poll(ctx context.Context) error {
 		t.mail.Unlock()
 		cancel()
 		return t.advance(ctx)
+	}
+	if t.fixedReady() {
+		t.mail.Unlock()
+		cancel()
+		return t.pollFixed(ctx)
 	}
 	t.mail.cancel = cancel
 	t.mail.Unlock()
@@ -430,10 +445,13 @@ func (t *sourceTask) idleAfter() time.Duration {
 // advance judges idleness, updates the tracker and sends the source's watermark
 // if it has risen.
 func (t *sourceTask) advance(ctx context.Context) error {
-	done := true
+	done := !t.fixedReady()
 	after := t.idleAfter()
 	top := dataflow.MinTime
 	for _, c := range t.splits {
+		if c.fixed {
+			continue
+		}
 		if after > 0 && c.status == checkpoint.Live && !c.caught.IsZero() && t.env.Now().Sub(c.caught) >= after {
 			c.status = checkpoint.Idle
 		}
@@ -503,12 +521,17 @@ func (t *sourceTask) barrier(ctx context.Context, c command) error {
 func (t *sourceTask) raise(ctx context.Context, w dataflow.Time) error {
 	if w == dataflow.MaxTime && t.src.Bounded {
 		for _, c := range t.splits {
-			c.status = checkpoint.Ended
+			if !c.fixed {
+				c.status = checkpoint.Ended
+			}
 		}
 	}
 	if w != dataflow.MaxTime {
 		t.tracker.raise(w)
 		for _, c := range t.splits {
+			if c.fixed {
+				continue
+			}
 			if c.status == checkpoint.Live && c.own() < w {
 				c.status = checkpoint.Idle
 			}

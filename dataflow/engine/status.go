@@ -32,7 +32,9 @@ type Status struct {
 	// an epoch.
 	QueueBytes, QueueRows, DirtyBytes int64
 	Quarantined, QuarantineBytes      int64
-	Replaying                         bool
+	// Quarantine tells more of it.
+	Quarantine QuarantineStatus
+	Replaying  bool
 	// Paused: the sources wait because state or waiting rows are at the ceiling.
 	Paused bool
 }
@@ -121,6 +123,7 @@ func (j *Job) published(m *checkpoint.Manifest) {
 	j.mu.manifest = m
 	j.mu.status.Ledger, j.mu.status.Epoch, j.mu.status.LastEpochAt = m.Ledger, m.Epoch, j.o.Now()
 	j.mu.Unlock()
+	j.settleFixed(m)
 	if j.o.OnManifest != nil {
 		j.o.OnManifest(m)
 	}
@@ -168,7 +171,8 @@ func (c *coordinator) refreshStatus() {
 		}
 		s.Steps = steps
 		s.Sources, s.Read, s.QueueBytes, s.QueueRows, s.DirtyBytes = sources, read, bytes, rows, dirty
-		s.Quarantined, s.QuarantineBytes = c.plant.quar.count.Load(), c.plant.quar.bytes.Load()
+		q := c.plant.quar.view.Load()
+		s.Quarantined, s.QuarantineBytes, s.Quarantine = q.counts.Rows, q.counts.Bytes, q.status()
 		s.Replaying, s.Paused = c.replay < len(c.rec.Replays), c.plant.paused.Load()
 		for name, t := range c.targets {
 			x := s.Targets[name]

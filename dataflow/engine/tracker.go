@@ -26,6 +26,10 @@ type tracker struct {
 	// wait (EventTime.MaxDrift). It is not w: a split that is caught up, or stands
 	// where it is read to, cannot catch up however long the others wait.
 	slowest dataflow.Time
+	// held keeps w from rising above it, if holds: rows that were sent again are
+	// stamped with it and not yet read.
+	held  dataflow.Time
+	holds bool
 	// rise is called after w has risen, or slowest if a split waits for that,
 	// without the lock.
 	rise func()
@@ -72,12 +76,33 @@ func (t *tracker) note(s dataflow.Split, now trackedSplit) bool {
 		}
 		waits = waits || x.paused
 	}
+	if t.holds {
+		least = min(least, t.held)
+	}
 	rose := waits && slowest > t.slowest
 	t.slowest = slowest
 	if any && least > t.w {
 		t.w, rose = least, true
 	}
 	return rose
+}
+
+// hold keeps w where it is until setHold says otherwise, and returns it.
+func (t *tracker) hold() dataflow.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.holds {
+		t.holds, t.held = true, t.w
+	}
+	return t.w
+}
+
+// setHold keeps w from rising above at, or lets it go when the next split is
+// noted.
+func (t *tracker) setHold(on bool, at dataflow.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holds, t.held = on, at
 }
 
 // slow returns the least watermark of the splits that have more to read.
@@ -165,6 +190,8 @@ type splitClock struct {
 	atUntil, ended bool
 	// paused: its source holds it back, since it is too far ahead of the others.
 	paused bool
+	// fixed: its rows were sent again; it stands at the stamp of the last one.
+	fixed bool
 	// top is the row of the last batch that set maxTime, -1 if none did.
 	top int
 	// replay holds clock decisions still to be repeated, by position.
@@ -199,6 +226,13 @@ func (c *splitClock) own() dataflow.Time {
 // stamp fills stamps with the watermark each row meets, and moves the clock.
 // pos is only looked at while decisions are repeated.
 func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
+	if c.fixed {
+		c.top = -1
+		for i := range stamps {
+			stamps[i] = int64(c.floor)
+		}
+		return
+	}
 	wm, top := int64(c.own()), int64(c.maxTime)
 	bound := c.bound.Microseconds()
 	last := -1
