@@ -14,6 +14,7 @@ var (
 	descRejected     = desc("stream_rejected_rows_total", "Records that producers were told cannot be decoded.", "step")
 	descReplayed     = desc("stream_replayed_requests_total", "Requests that were retries and answered as the first one.", "step")
 	descRefused      = desc("stream_refused_requests_total", "Requests that were refused for now, by reason.", "step", "reason")
+	descCounts       = desc("stream_events_total", "What the protocol of a push source counts beside: retained_skipped, reconnects.", "step", "event")
 	descBacklogRows  = desc("stream_backlog_rows", "Rows that are accepted and not committed.", "step")
 	descBacklogBytes = desc("stream_backlog_bytes", "Bytes in the write-ahead log of what is accepted and not committed.", "step")
 	descBacklogAge   = desc("stream_backlog_age_seconds", "How long the oldest record that is accepted and not committed has waited.", "step")
@@ -33,6 +34,9 @@ func sendStreams(send func(*prometheus.Desc, prometheus.ValueType, float64, ...s
 		send(descReplayed, counter, float64(s.Replayed), step)
 		for reason, n := range s.Refused {
 			send(descRefused, counter, float64(n), step, reason)
+		}
+		for event, n := range s.Counts {
+			send(descCounts, counter, float64(n), step, event)
 		}
 		send(descBacklogRows, gauge, float64(s.BacklogRows), step)
 		send(descBacklogBytes, gauge, float64(s.BacklogBytes), step)
