@@ -26,6 +26,9 @@ func (o *groupKeyed) UnwrittenBytes() int64 {
 
 // UnwrittenBytes implements dataflow.Unwritten.
 func (o *topKeyed) UnwrittenBytes() int64 {
+	if len(o.dirty) == 0 {
+		return 0
+	}
 	return o.formerBytes + int64(len(o.formerItems))*topItemBytes + o.excess()
 }
 
