@@ -69,7 +69,11 @@ func (m *maker) pipeline() string {
 		at = m.filter(at)
 	}
 	if at.changes && m.IntN(2) == 0 {
-		at = m.regroup(at)
+		if len(at.ints)+len(at.times) > 0 && m.IntN(2) == 0 {
+			at = m.retop(at)
+		} else {
+			at = m.regroup(at)
+		}
 	}
 	m.sink(at)
 	return "sources:\n" + m.sources.String() + "operators:\n" + m.operators.String() + "sinks:\n" + m.sinks.String()
@@ -163,6 +167,15 @@ func (m *maker) regroup(s stream) stream {
 	texts, ints := m.some(s.texts, 0), m.some(s.ints, 0)
 	out.changes, out.texts, out.ints = true, append(out.texts, texts...), append(out.ints, ints...)
 	return m.step(out, fmt.Sprintf("{from: %s, group: {by: [%s], aggregate: {%s}}}", s.step, strings.Join(append(texts, ints...), ", "), aggregates))
+}
+
+// retop adds a top over changes.
+func (m *maker) retop(s stream) stream {
+	by := append(m.some(s.texts, 0), m.some(s.ints, 0)...)
+	order := m.pick(append(append([]string{}, s.ints...), s.times...)...) + m.pick("", " desc")
+	out, rank := s, fmt.Sprintf("rank%d", m.n)
+	out.ints = append(append([]string{}, s.ints...), rank)
+	return m.step(out, fmt.Sprintf("{from: %s, top: {by: [%s], order_by: [%q], limit: %d, rank: %s}}", s.step, strings.Join(by, ", "), order, 1+m.IntN(4), rank))
 }
 
 func (m *maker) top(s stream, by []string) stream {
