@@ -42,6 +42,9 @@ func tableModel(t *testing.T, rng *rand.Rand, keys int, hash func(string) uint64
 	for op := range 20000 {
 		k := rng.IntN(keys)
 		key := strings.Repeat("k", k%20) + strings.TrimPrefix(fmt.Sprint(k), "0") // one of them is empty
+		if k%900 == 1 {
+			key += strings.Repeat("large", k*40) // as large as a chunk, or larger
+		}
 		h := hash(key)
 		switch r := rng.IntN(1000); {
 		case r == 0:
@@ -136,19 +139,7 @@ var tableSeed = maphash.MakeSeed()
 func BenchmarkTable(b *testing.B) {
 	for _, n := range []int{1000, 100_000, 2_000_000} {
 		b.Run(fmt.Sprint(n, "keys"), func(b *testing.B) {
-			keys := make([][]byte, n)
-			hashes := make([]uint64, n)
-			arena := make([]byte, 0, n*16)
-			for i := range keys {
-				lo := len(arena)
-				arena = fmt.Appendf(arena, "device%08d", i)
-				keys[i] = arena[lo:len(arena):len(arena)]
-				hashes[i] = maphash.Bytes(tableSeed, keys[i])
-			}
-			rand.Shuffle(n, func(i, j int) {
-				keys[i], keys[j] = keys[j], keys[i]
-				hashes[i], hashes[j] = hashes[j], hashes[i]
-			})
+			keys, hashes := benchKeys(n)
 			table := NewTable(2)
 			for i, k := range keys {
 				table.Upsert(hashes[i], k)
@@ -165,4 +156,38 @@ func BenchmarkTable(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "M/s")
 		})
 	}
+}
+
+// BenchmarkTableFill adds keys to an empty table.
+func BenchmarkTableFill(b *testing.B) {
+	for _, n := range []int{1000, 100_000, 2_000_000} {
+		b.Run(fmt.Sprint(n, "keys"), func(b *testing.B) {
+			keys, hashes := benchKeys(n)
+			b.ReportAllocs()
+			for b.Loop() {
+				table := NewTable(6)
+				for i, k := range keys {
+					table.Upsert(hashes[i], k)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/key")
+		})
+	}
+}
+
+// benchKeys makes keys of 14 bytes, in no order, and their hashes.
+func benchKeys(n int) (keys [][]byte, hashes []uint64) {
+	keys, hashes = make([][]byte, n), make([]uint64, n)
+	arena := make([]byte, 0, n*16)
+	for i := range keys {
+		lo := len(arena)
+		arena = fmt.Appendf(arena, "device%08d", i)
+		keys[i] = arena[lo:len(arena):len(arena)]
+		hashes[i] = maphash.Bytes(tableSeed, keys[i])
+	}
+	rand.Shuffle(n, func(i, j int) {
+		keys[i], keys[j] = keys[j], keys[i]
+		hashes[i], hashes[j] = hashes[j], hashes[i]
+	})
+	return keys, hashes
 }
