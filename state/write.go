@@ -94,6 +94,9 @@ const batchOverhead = 1 + 2*5 + statePrefixLen
 func batchSize(deltas []*Delta, manifest []byte) int {
 	n := len(manifest) + 1024
 	for _, d := range deltas {
+		if d.bytes == 0 {
+			continue // its layer is still the task's
+		}
 		for _, gl := range d.layer.groups {
 			if gl == nil {
 				continue

@@ -22,7 +22,6 @@ type Job struct {
 	stop     chan struct{}
 	stopOnce sync.Once
 	ask      chan struct{}
-	started  time.Time
 
 	mu struct {
 		sync.Mutex
@@ -81,7 +80,7 @@ func (j *Job) Checkpoint() {
 // for good, or ctx is cancelled (at once, without a checkpoint). A component's
 // error restarts it from the last epoch.
 func (j *Job) Run(ctx context.Context) (res Result, err error) {
-	j.started = j.o.Now()
+	j.note(func(s *Status) { s.Started = j.o.Now() })
 	if err := j.openFixed(); err != nil {
 		return Result{}, errors.Join(err, j.closeFixed())
 	}

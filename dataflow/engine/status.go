@@ -90,7 +90,7 @@ func (j *Job) Status() Status {
 	defer j.mu.Unlock()
 	out := j.mu.status
 	out.Streams = streams
-	out.Pipeline, out.Started, out.Restarts = j.g.Name, j.started, j.restarts.Load()
+	out.Pipeline, out.Restarts = j.g.Name, j.restarts.Load()
 	out.Sources = map[string]SourceStatus{}
 	for k, v := range j.mu.status.Sources {
 		out.Sources[k] = v
