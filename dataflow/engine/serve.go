@@ -28,6 +28,11 @@ func (j *Job) serve(ctx context.Context) error {
 		}
 		j.setServed(s.Name, c)
 	}
+	for _, s := range j.g.Sources {
+		if r, ok := j.servedBy(s.Name).(interface{ Ready() }); ok {
+			r.Ready()
+		}
+	}
 	return nil
 }
 
