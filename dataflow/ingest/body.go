@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"frazil/dataflow"
+	"frazil/state/wal"
 )
 
 // bodyVersion is the first byte of the body of a frame; see docs/wal-format.md.
@@ -30,55 +31,62 @@ type badRecord struct {
 	raw []byte
 }
 
-// note is what is remembered of a request with a key.
+// note is what is remembered of a request that is recognised when it comes again.
 type note struct {
-	key    string
-	digest uint64
+	// key is that of the request; or, with a sequence, of its producer.
+	key      wal.Key
+	sequence uint64
+	digest   uint64
 	// at is the first record of the request, from the first one of the frame.
 	at       uint64
 	accepted int
 	rejected []Rejection
 }
 
-func (n note) result(first uint64) Result {
-	r := Result{Accepted: n.accepted, Rejected: n.rejected}
-	if n.accepted > 0 {
-		r.First = first + n.at
-		r.Last = r.First + uint64(n.accepted) - 1
-	}
-	return r
-}
-
+// encode appends all but the rows, which follow.
 func (b *frameBody) encode(out []byte) ([]byte, error) {
 	out = append(out, bodyVersion)
 	out = binary.LittleEndian.AppendUint64(out, b.schema)
-	out = appendBytes(out, b.rows)
 	out = binary.AppendUvarint(out, uint64(len(b.bads)))
 	for _, r := range b.bads {
 		out = binary.AppendUvarint(out, r.at)
-		out = appendBytes(out, []byte(r.bad.Reason))
-		out = appendBytes(out, []byte(r.bad.Detail))
+		out = appendBytes(out, r.bad.Reason)
+		out = appendBytes(out, r.bad.Detail)
 		out = appendBytes(out, r.raw)
 	}
 	out = binary.AppendUvarint(out, uint64(len(b.notes)))
 	for _, n := range b.notes {
-		out = appendBytes(out, []byte(n.key))
+		out = append(out, n.key[:]...)
+		out = binary.AppendUvarint(out, n.sequence)
 		out = binary.LittleEndian.AppendUint64(out, n.digest)
 		out = binary.AppendUvarint(out, n.at)
 		out = binary.AppendUvarint(out, uint64(n.accepted))
-		var rejected []byte
-		if len(n.rejected) > 0 {
-			var err error
-			if rejected, err = json.Marshal(n.rejected); err != nil {
-				return nil, err
-			}
+		rejected, err := encodeRejected(n.rejected)
+		if err != nil {
+			return nil, err
 		}
 		out = appendBytes(out, rejected)
 	}
 	return out, nil
 }
 
-func appendBytes(out, b []byte) []byte {
+// encodeRejected is JSON, empty for none.
+func encodeRejected(list []Rejection) ([]byte, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(list)
+}
+
+func decodeRejected(raw []byte) (list []Rejection, err error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	err = json.Unmarshal(raw, &list)
+	return list, err
+}
+
+func appendBytes[T string | []byte](out []byte, b T) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(b))), b...)
 }
 
@@ -121,28 +129,37 @@ func (p *parser) bytes() []byte {
 	return v
 }
 
-// decodeBody reads what encode wrote. It borrows b.
+func (p *parser) key() (k wal.Key) {
+	if len(p.b) < len(k) {
+		p.b, p.bad = nil, true
+		return k
+	}
+	p.b = p.b[copy(k[:], p.b):]
+	return k
+}
+
+// decodeBody reads what encode wrote, and the rows behind it. It borrows b.
 func decodeBody(b []byte) (frameBody, error) {
 	var out frameBody
 	if len(b) == 0 || b[0] != bodyVersion {
 		return out, fmt.Errorf("%w: its version is not %d", errBody, bodyVersion)
 	}
 	p := &parser{b: b[1:]}
-	out.schema, out.rows = p.uint64(), p.bytes()
+	out.schema = p.uint64()
 	for n := p.uvarint(); n > 0 && !p.bad; n-- {
 		out.bads = append(out.bads, badRecord{at: p.uvarint(), bad: dataflow.Bad{Reason: string(p.bytes()), Detail: string(p.bytes())}, raw: p.bytes()})
 	}
 	for n := p.uvarint(); n > 0 && !p.bad; n-- {
-		x := note{key: string(p.bytes()), digest: p.uint64(), at: p.uvarint(), accepted: int(p.uvarint())}
-		if raw := p.bytes(); len(raw) > 0 {
-			if err := json.Unmarshal(raw, &x.rejected); err != nil {
-				return out, fmt.Errorf("%w: %w", errBody, err)
-			}
+		x := note{key: p.key(), sequence: p.uvarint(), digest: p.uint64(), at: p.uvarint(), accepted: int(p.uvarint())}
+		var err error
+		if x.rejected, err = decodeRejected(p.bytes()); err != nil {
+			return out, fmt.Errorf("%w: %w", errBody, err)
 		}
 		out.notes = append(out.notes, x)
 	}
-	if p.bad || len(p.b) > 0 {
+	if p.bad {
 		return out, errBody
 	}
+	out.rows = p.b
 	return out, nil
 }

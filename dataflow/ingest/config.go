@@ -39,6 +39,10 @@ type IdempotencyConfig struct {
 	// A retry that comes within this time after the first answer is recognised
 	// and answered alike. Default: 1h.
 	Keep component.Duration `yaml:"keep"`
+	// How many requests are remembered at most, some 50 bytes of disk and 2 of memory
+	// each; over it the oldest are forgotten before their time, which is counted and
+	// logged. Default: 4000000.
+	Keys int64 `yaml:"keys"`
 }
 
 // DefaultConfig holds the defaults.
@@ -46,7 +50,7 @@ func DefaultConfig() Config {
 	return Config{
 		Ack:         AckWAL,
 		Buffer:      BufferConfig{Bytes: 64 << 20, Age: component.Duration(5 * time.Minute)},
-		Idempotency: IdempotencyConfig{Keep: component.Duration(time.Hour)},
+		Idempotency: IdempotencyConfig{Keep: component.Duration(time.Hour), Keys: 4_000_000},
 	}
 }
 
@@ -58,6 +62,12 @@ func (c Config) Check() component.Problems {
 	}
 	if c.Buffer.Rows < 0 {
 		p = append(p, component.Problem{Path: "buffer.rows", Msg: "expected 0 (no limit) or more"})
+	}
+	if c.Idempotency.Keys < 100_000 {
+		p = append(p, component.Problem{Path: "idempotency.keys", Msg: "expected 100000 or more"})
+	}
+	if c.Idempotency.Keep.D() < time.Minute {
+		p = append(p, component.Problem{Path: "idempotency.keep", Msg: "expected 1m or more: retries come late"})
 	}
 	return p
 }

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"errors"
 	"time"
 
 	"frazil/dataflow"
@@ -15,14 +14,23 @@ import (
 
 // group is what is written with one sync.
 type group struct {
-	requests []*Request
-	results  []Result // sequence numbers from 0: of the group's first record
-	rows     arrow.RecordBatch
-	bads     []badRecord
+	outcomes []outcome
+	rows     arrow.RecordBatch // nil: none
+	bads     []badRecord       // by place in the group
+	notes    []note
 	records  uint64
 	arrived  time.Time
-	frame    wal.Frame
-	keys     []*keyed
+	frames   []wal.Frame
+}
+
+// outcome is the answer to a request, given when its group is written.
+type outcome struct {
+	r *Request
+	// res has sequence numbers from 0, of the group's first record, if fresh.
+	res Result
+	err error
+	// fresh: it is a part of the group, unless err is set. replay: it is a retry.
+	fresh, replay bool
 }
 
 // gather decodes what waits, group by group.
@@ -34,15 +42,10 @@ func (s *Stream) gather() {
 		if rs == nil {
 			return
 		}
-		g, err := s.group(rs)
-		if err != nil {
-			s.breaks(err)
-			fail(rs, err)
-			continue
-		}
-		if g != nil {
+		if g := s.group(rs); len(g.outcomes) > 0 {
 			s.groups <- g
 		}
+		s.extra.update(s.now(), s.dec)
 	}
 }
 
@@ -54,47 +57,48 @@ type builder struct {
 	pending int // rows in the decoder
 }
 
-// group decodes requests and encodes what is to be written; nil: nothing is.
-func (s *Stream) group(rs []*Request) (*group, error) {
+// group decodes requests and encodes what is to be written.
+func (s *Stream) group(rs []*Request) *group {
 	b := &builder{s: s, g: &group{arrived: s.now()}}
-	var body frameBody
-	for _, r := range rs {
-		k, fresh := s.known(r)
-		if !fresh {
-			continue
-		}
-		at := b.g.records
-		res, err := b.add(r)
-		if err != nil {
-			s.forget(k)
-			r.Done(res, err)
-			continue
-		}
-		b.g.requests, b.g.results = append(b.g.requests, r), append(b.g.results, res)
-		b.g.keys = append(b.g.keys, k)
-		if k != nil {
-			body.notes = append(body.notes, note{key: r.Key, digest: r.Digest, at: at, accepted: res.Accepted, rejected: res.Rejected})
-		}
-	}
-	if len(b.g.requests) == 0 {
-		return nil, nil
-	}
-	b.cut()
 	g := b.g
-	var err error
-	if g.rows, err = b.join(); err != nil {
-		return nil, err
-	}
-	body.bads = g.bads
-	if g.rows != nil {
-		body.schema = s.id
-		if body.rows, err = encodeRows(g.rows); err != nil {
-			return nil, err
+	for _, r := range rs {
+		out, fresh, waits := s.known(r)
+		if waits {
+			r.release()
+			continue
 		}
+		if fresh {
+			at := g.records
+			out = outcome{r: r, fresh: true}
+			out.res, out.err = b.add(r)
+			if r.keyed && out.err == nil && out.res.Accepted > 0 {
+				n := note{key: r.key, digest: r.Digest, at: at, accepted: out.res.Accepted, rejected: out.res.Rejected}
+				if r.numbered() {
+					n.key, n.sequence = r.producer, r.Sequence
+				}
+				g.notes = append(g.notes, n)
+			}
+		}
+		r.release()
+		g.outcomes = append(g.outcomes, out)
 	}
-	g.frame = wal.Frame{Records: uint32(g.records), Arrived: g.arrived.UnixMicro(), Kind: kindRecords}
-	g.frame.Body, err = body.encode(nil)
-	return g, err
+	if err := b.finish(); err != nil {
+		for i := range g.outcomes {
+			if o := &g.outcomes[i]; o.fresh && o.err == nil {
+				o.res, o.err = Result{}, err
+			}
+		}
+		g.records = 0
+	}
+	return g
+}
+
+// release gives up the batch of a request that was decoded.
+func (r *Request) release() {
+	if r.Batch != nil {
+		r.Batch.Release()
+		r.Batch = nil
+	}
 }
 
 // kindRecords is the kind of the frames of a stream.
@@ -105,7 +109,7 @@ func (b *builder) add(r *Request) (Result, error) {
 	if r.Batch != nil {
 		return b.addBatch(r)
 	}
-	if r.Atomic && len(r.Records) > 1 {
+	if r.Atomic && len(r.Records)+len(r.Bad) > 1 {
 		return b.addAtomic(r)
 	}
 	var res Result
@@ -173,7 +177,7 @@ func (b *builder) metaOf(r *Request, i int) {
 // addAtomic decodes r apart from the others, so that it can be left out.
 func (b *builder) addAtomic(r *Request) (Result, error) {
 	b.cut()
-	before := b.g.records
+	records, bads, parts := b.g.records, len(b.g.bads), len(b.parts)
 	part := *r
 	part.Atomic = false
 	res, err := b.add(&part)
@@ -181,19 +185,17 @@ func (b *builder) addAtomic(r *Request) (Result, error) {
 		return res, err
 	}
 	b.cut()
-	if b.g.records > before {
-		last := len(b.parts) - 1
-		release(b.parts[last])
-		b.parts, b.g.records = b.parts[:last], before
+	for _, p := range b.parts[parts:] {
+		release(p)
 	}
+	b.parts, b.g.bads, b.g.records = b.parts[:parts], b.g.bads[:bads], records
 	return Result{Rejected: res.Rejected}, ErrRejected
 }
 
 func (b *builder) addBatch(r *Request) (Result, error) {
 	b.cut()
-	defer r.Batch.Release()
 	var res Result
-	if r.Atomic && len(r.Bad) > 0 {
+	if r.Atomic && len(r.Bad) > 0 && !r.KeepBad {
 		for _, x := range r.Bad {
 			b.reject(r, &res, x.Index, x.Bad, x.Raw)
 		}
@@ -235,11 +237,29 @@ func (b *builder) cut() {
 	b.parts, b.pending = append(b.parts, cols), 0
 }
 
+// finish closes the group and encodes it.
+func (b *builder) finish() (err error) {
+	b.cut()
+	if b.g.rows, err = b.join(); err != nil {
+		return err
+	}
+	if b.g.frames, err = b.s.encode(b.g); err != nil && b.g.rows != nil {
+		b.g.rows.Release()
+		b.g.rows = nil
+	}
+	return err
+}
+
 // join makes one batch of the parts; nil: there are no rows.
 func (b *builder) join() (arrow.RecordBatch, error) {
 	if len(b.parts) == 0 {
 		return nil, nil
 	}
+	defer func() {
+		for _, p := range b.parts {
+			release(p)
+		}
+	}()
 	cols := b.parts[0]
 	if len(b.parts) > 1 {
 		cols = make([]arrow.Array, len(b.parts[0]))
@@ -250,14 +270,12 @@ func (b *builder) join() (arrow.RecordBatch, error) {
 			}
 			var err error
 			if cols[i], err = array.Concatenate(one, memory.DefaultAllocator); err != nil {
+				release(cols[:i])
 				return nil, err
 			}
 		}
-		for _, p := range b.parts {
-			release(p)
-		}
+		defer release(cols)
 	}
-	defer release(cols)
 	n := int64(b.g.records) - int64(len(b.g.bads))
 	return array.NewRecordBatch(b.s.schema, cols, n), nil
 }
@@ -268,70 +286,64 @@ func release(cols []arrow.Array) {
 	}
 }
 
-// commit writes groups and answers their producers.
-func (s *Stream) commit() {
-	defer s.ended.Done()
-	for g := range s.groups {
-		s.write(g)
+// encode makes the frames of a group: several where it is large, so that a reader
+// needs little memory.
+func (s *Stream) encode(g *group) ([]wal.Frame, error) {
+	if g.records == 0 {
+		return nil, nil
 	}
+	size := int64(0)
+	if g.rows != nil {
+		size = dataflow.BatchBytes(g.rows)
+	}
+	step := g.records
+	if size > frameBytes {
+		step = max(1, uint64(int64(g.records)*frameBytes/size))
+	}
+	var frames []wal.Frame
+	bad := 0
+	for at := uint64(0); at < g.records; at += step {
+		end := min(at+step, g.records)
+		body := frameBody{}
+		if at == 0 {
+			body.notes = g.notes
+		}
+		good := at - uint64(bad)
+		for ; bad < len(g.bads) && g.bads[bad].at < end; bad++ {
+			x := g.bads[bad]
+			x.at -= at
+			body.bads = append(body.bads, x)
+		}
+		f, err := s.encodeFrame(g, body, int64(good), int64(end-uint64(bad)))
+		if err != nil {
+			return nil, err
+		}
+		f.Records, f.Arrived = uint32(end-at), g.arrived.UnixMicro()
+		frames = append(frames, f)
+	}
+	return frames, nil
 }
 
-func (s *Stream) write(g *group) {
-	first, err := uint64(0), error(nil)
-	frames := []wal.Frame{g.frame}
-	if g.records > 0 || len(g.keys) > 0 {
-		first, err = s.log.Append(frames)
-	}
-	if err != nil {
-		if g.rows != nil {
-			g.rows.Release()
-		}
-		for _, k := range g.keys {
-			s.forget(k)
-		}
-		if errors.Is(err, wal.ErrFull) {
-			s.stats.refuse("disk_full", len(g.requests))
-			fail(g.requests, &BusyError{Reason: "disk_full", RetryAfter: 5 * time.Second, Detail: "the disk of the write-ahead log is full"})
-			return
-		}
-		s.breaks(err)
-		fail(g.requests, err)
-		return
-	}
-	s.stats.accepted.Add(int64(g.records))
-	s.recent.add(entry{first: first, next: first + g.records, rows: g.rows, bads: g.bads, arrived: dataflow.TimeOf(g.arrived)})
-	for i, r := range g.requests {
-		res := g.results[i]
-		if res.Accepted > 0 {
-			res.First, res.Last = first+res.First, first+res.Last
-		}
-		s.stats.rejected.Add(int64(len(res.Rejected)))
-		s.finish(g.keys[i], res)
-		s.answer(r, res)
-	}
-}
+// frameBytes is about how large the rows of one frame are.
+const frameBytes = 1 << 20
 
-// answer tells the producer, now or when it is committed.
-func (s *Stream) answer(r *Request, res Result) {
-	if s.cfg.Ack == AckCommit && res.Accepted > 0 {
-		s.mu.Lock()
-		if res.Last >= s.mu.acked {
-			s.mu.waiting = append(s.mu.waiting, waiting{res.Last, func() { r.Done(res, nil) }})
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
+// encodeFrame encodes the rows from up to to of g.
+func (s *Stream) encodeFrame(g *group, body frameBody, from, to int64) (f wal.Frame, err error) {
+	f.Kind = kindRecords
+	if from == to {
+		f.Body, err = body.encode(nil)
+		return f, err
 	}
-	r.Done(res, nil)
-}
-
-// breaks ends the stream with err: the source reports it, and the pipeline
-// starts again.
-func (s *Stream) breaks(err error) {
-	s.mu.Lock()
-	if s.mu.broken == nil {
-		s.mu.broken = err
+	body.schema = s.id
+	if f.Body, err = body.encode(make([]byte, 0, 256+s.width*(to-from))); err != nil {
+		return f, err
 	}
-	s.mu.Unlock()
-	s.recent.poke()
+	rows := g.rows
+	if from > 0 || to < rows.NumRows() {
+		rows = rows.NewSlice(from, to)
+		defer rows.Release()
+	}
+	f.Body, err = encodeRows(f.Body, rows)
+	s.width = int64(len(f.Body))/(to-from) + 1
+	return f, err
 }

@@ -53,11 +53,23 @@ func (r *recent) init(limit int64) { r.limit, r.wake = limit, make(chan struct{}
 func (r *recent) add(e entry) {
 	r.mu.Lock()
 	r.next = e.next
-	r.list = append(r.list, e)
-	r.bytes += e.bytes()
+	if r.closed {
+		e.release()
+	} else {
+		r.list = append(r.list, e)
+		r.bytes += e.bytes()
+	}
 	for r.bytes > r.limit && len(r.list) > 0 {
 		r.drop()
 	}
+	r.mu.Unlock()
+	r.poke()
+}
+
+// reach says that everything below next is durable, though it was not added.
+func (r *recent) reach(next uint64) {
+	r.mu.Lock()
+	r.next = max(r.next, next)
 	r.mu.Unlock()
 	r.poke()
 }

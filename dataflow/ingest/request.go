@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/state/wal"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -29,13 +30,15 @@ type Request struct {
 	// stream, in the order of the records.
 	Meta func(b []array.Builder, i int)
 	// Key names the request; a later one with the same key within the time that
-	// keys are kept is answered with the first one's result and adds nothing. "":
-	// none.
+	// keys are kept is answered with the first one's result and adds nothing, if the
+	// first one added something. "": none.
 	Key string
-	// Producer and Sequence are another way to recognise a retry: a producer numbers
-	// its requests from 1, each higher than the one before. A request with a number
-	// that was seen is a retry: it is answered with the first one's result as long as
-	// that is remembered, and later with Result.Forgotten and no counts. "": not used.
+	// Producer and Sequence are another way to recognise a retry, used if there is no
+	// Key: a producer numbers its requests from 1. One with a number that was seen is
+	// a retry and answered with the first one's result, as long as that is remembered,
+	// and later with Result.Forgotten and no counts. Numbers may come out of order by
+	// up to 1,023; one that is further behind the highest counts as seen. "": not
+	// used.
 	Producer string
 	Sequence uint64
 	// Digest tells requests with one key apart that are no retries.
@@ -45,9 +48,14 @@ type Request struct {
 	// KeepBad: a record that cannot be decoded is accepted, and leaves by the
 	// source's port bad.
 	KeepBad bool
-	// Done is called once, from a goroutine of the stream, in the order of
-	// Submit; it must not block.
+	// Done is called once, from a goroutine of the stream, in the order of Submit but
+	// for retries and the answers of ack: commit; it must not block.
 	Done func(Result, error)
+
+	// key is the hash of what names the request, and producer of who numbers it.
+	key, producer wal.Key
+	keyed         bool
+	size          int64
 }
 
 // Result says what became of a request.
@@ -90,11 +98,19 @@ var (
 	ErrOtherRequest = errors.New("the key was used with other content")
 	// ErrClosed: the stream is closed.
 	ErrClosed = errors.New("the stream is closed")
+	// ErrUnavailable: the log cannot be written. Whether anything of the request was
+	// kept is not known; a retry by the same key will tell.
+	ErrUnavailable = errors.New("the write-ahead log cannot be written now")
+	// ErrNotCommitted: the records are durable, and the stream was closed before they
+	// were committed, which ack: commit asks for. They will be after the next start.
+	ErrNotCommitted = errors.New("accepted and durable, but not committed before the stream was closed")
+	// ErrPreview: nothing that a preview takes is kept.
+	ErrPreview = errors.New("the pipeline runs as a preview, which keeps nothing")
 )
 
 // BusyError refuses a request for now: nothing of it was kept.
 type BusyError struct {
-	// Reason is a stable code: bytes, rows, age, disk_full.
+	// Reason is a stable code: bytes, rows, age, queue, disk_full, retry.
 	Reason string
 	// RetryAfter is when trying again may help.
 	RetryAfter time.Duration

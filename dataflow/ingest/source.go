@@ -31,6 +31,8 @@ type source struct {
 	// held is what was taken and not returned whole.
 	held    entry
 	hasHeld bool
+	// extraBase are the extra fields that sources before this one told.
+	extraBase map[string]int64
 }
 
 // Source returns a reader of the stream for one task. Closing it leaves the
@@ -39,7 +41,7 @@ func (s *Stream) Source(env *dataflow.Env) dataflow.Source {
 	fields := append(append([]arrow.Field{}, s.schema.Fields()...),
 		arrow.Field{Name: dataflow.SysPos, Type: dataflow.TypeInt64},
 		arrow.Field{Name: dataflow.SysArrived, Type: dataflow.TypeInt64, Nullable: true})
-	return &source{s: s, env: env, schema: arrow.NewSchema(fields, nil), bad: dataflow.NewBadRows(env), closed: make(chan struct{})}
+	return &source{s: s, env: env, schema: arrow.NewSchema(fields, nil), bad: dataflow.NewBadRows(env), closed: make(chan struct{}), extraBase: s.extra.base()}
 }
 
 // position is a sequence number in 20 digits: its bytes compare in stream order.
@@ -149,12 +151,6 @@ func (r *source) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.P
 	}
 }
 
-func (s *Stream) err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.broken
-}
-
 // poll takes what is there, up to the limits, or says by wake when more comes.
 func (r *source) poll(limit dataflow.PollLimit) (dataflow.Polled, <-chan struct{}, error) {
 	var out output
@@ -210,6 +206,10 @@ func (r *source) take() (e entry, ok bool, wake <-chan struct{}, err error) {
 // decode reads a frame of the log.
 func (s *Stream) decode(f wal.Frame) (entry, error) {
 	e := entry{first: f.First, next: f.Next(), arrived: dataflow.Time(f.Arrived)}
+	if f.Kind == wal.KindLost {
+		s.logger.Warn("records of the write-ahead log were given up: they are left out", "first", e.first, "last", e.next-1)
+		return e, nil
+	}
 	body, err := decodeBody(f.Body)
 	if err != nil {
 		return e, fmt.Errorf("read record %d of the write-ahead log: %w", f.First, err)
@@ -223,7 +223,7 @@ func (s *Stream) decode(f wal.Frame) (entry, error) {
 		return e, fmt.Errorf("read record %d of the write-ahead log: %w", f.First, err)
 	}
 	if e.rows, err = fit(b, s.schema); err != nil {
-		return e, dataflow.Permanent(fmt.Errorf("%w: run the pipeline as it was until everything is committed, then change it", err))
+		return e, notFitting(err)
 	}
 	return e, nil
 }
@@ -378,4 +378,6 @@ var (
 	_ dataflow.Acker      = (*source)(nil)
 	_ dataflow.Locator    = (*source)(nil)
 	_ dataflow.Pauser     = (*source)(nil)
+
+	_ dataflow.ExtraCounter = (*source)(nil)
 )

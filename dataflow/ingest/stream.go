@@ -32,32 +32,49 @@ func (s Spec) Schema() *arrow.Schema {
 // Split is the only split of a push stream.
 const Split dataflow.Split = "0"
 
-// Stream is one push stream. Submit and Stats are safe for concurrent use; one
-// Source at a time reads it. It outlives the attempts of a run: make it in a
-// source's Serve.
+// Stream is one push stream. Submit, Forget and StreamStats are safe for
+// concurrent use; one Source at a time reads it. It outlives the attempts of a
+// run: make it in a source's Serve.
 type Stream struct {
-	cfg    Config
-	spec   Spec
-	schema *arrow.Schema
-	log    *wal.Log
-	logger *slog.Logger
-	now    func() time.Time
-	dec    dataflow.Decoder
-	meta   []array.Builder
-	types  schemas
-	id     uint64
+	cfg     Config
+	schema  *arrow.Schema
+	log     *wal.Log
+	keys    *wal.Keys
+	logger  *slog.Logger
+	now     func() time.Time
+	preview bool
+	// queueBytes bounds the payloads that wait to be decoded.
+	queueBytes int64
+	types      schemas
+	id         uint64
+	// late holds the schemas of the frames that were found, and where their last one
+	// ends.
+	late map[uint64]uint64
+
+	// dec, meta and width, the bytes of a row in the log, belong to gather.
+	dec   dataflow.Decoder
+	meta  []array.Builder
+	width int64
+	extra extras
+	// down and reserved belong to commit. down: the log must be opened anew.
+	down, reserved bool
 
 	groups chan *group
-	ended  sync.WaitGroup
+	ended  sync.WaitGroup // gather and commit
+	saving chan struct{}
+	saved  sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		queue  []*Request
-		bytes  int64 // of payloads in queue
-		wake   chan struct{}
-		closed bool
-		broken error
-		keys   map[string]*keyed
+		queue []*Request
+		bytes int64 // of payloads in queue
+		wake  chan struct{}
+		// closed: nothing is taken any more. ended: nobody will be told of a commit.
+		closed, ended bool
+		// broken ends the stream for good, trouble is being tried again.
+		broken, trouble error
+		inflight        map[wal.Key]*keyed
+		windows         map[wal.Key]*window
 		// waiting holds requests of ack: commit that are durable.
 		waiting []waiting
 		acked   uint64
@@ -66,18 +83,17 @@ type Stream struct {
 	stats  counters
 }
 
-// waiting is a request that is answered when everything up to last is committed.
-type waiting struct {
-	last uint64
-	done func()
-}
-
 // Open opens the stream of env's step and recovers what its log holds.
 func Open(env *dataflow.Env, cfg Config, spec Spec) (*Stream, error) {
+	return open(env, cfg, spec, nil)
+}
+
+// open is Open on another file system; nil: the machine's.
+func open(env *dataflow.Env, cfg Config, spec Spec, fs wal.FS) (*Stream, error) {
 	dir := filepath.Join(env.WALDir, env.Step)
 	s := &Stream{
-		cfg: cfg, spec: spec, schema: spec.Schema(), logger: env.Log, now: env.Now, groups: make(chan *group, 1),
-		types: schemas{dir: dir, known: map[uint64][]byte{}},
+		cfg: cfg, schema: spec.Schema(), logger: env.Log, now: env.Now, preview: env.Preview, groups: make(chan *group, 1), saving: make(chan struct{}, 1),
+		types: schemas{known: map[uint64][]byte{}}, late: map[uint64]uint64{}, width: 128, queueBytes: max(env.Memory/4, 4<<20),
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -85,33 +101,78 @@ func Open(env *dataflow.Env, cfg Config, spec Spec) (*Stream, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.mu.wake, s.mu.keys = make(chan struct{}, 1), map[string]*keyed{}
+	s.mu.wake, s.mu.inflight, s.mu.windows = make(chan struct{}, 1), map[wal.Key]*keyed{}, map[wal.Key]*window{}
 	s.recent.init(max(env.Memory/2, 1<<20))
 	var err error
 	if s.dec, err = env.NewDecoder(); err != nil {
 		return nil, err
 	}
+	if err := s.openLog(dir, fs); err != nil {
+		return nil, corrupt(err)
+	}
 	for _, f := range spec.Meta {
 		s.meta = append(s.meta, array.NewBuilder(memory.DefaultAllocator, f.Type))
-	}
-	if s.log, err = wal.Open(dir, wal.Options{Log: s.logger, SegmentBytes: segmentBytes(cfg)}); err != nil {
-		if errors.Is(err, wal.ErrCorrupt) {
-			err = dataflow.Permanent(fmt.Errorf("%w; nothing was changed. \"frazil wal\" shows what is there", err))
-		}
-		return nil, err
-	}
-	if s.id, err = s.types.keep(s.schema); err == nil {
-		err = s.restoreKeys()
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.log.Close())
 	}
 	s.mu.acked = s.log.Backlog().Acked
 	s.recent.next = s.log.Next()
 	s.ended.Add(2)
+	s.saved.Add(1)
 	go s.gather()
 	go s.commit()
+	go s.save()
 	return s, nil
+}
+
+// openLog opens the keys and the log, and checks that the rows in it fit.
+func (s *Stream) openLog(dir string, fs wal.FS) (err error) {
+	if s.keys, err = wal.OpenKeys(dir, wal.KeysOptions{FS: fs, Keep: s.cfg.Idempotency.Keep.D(), Max: int(s.cfg.Idempotency.Keys), Now: s.now, Log: s.logger}); err != nil {
+		return err
+	}
+	s.log, err = wal.Open(dir, wal.Options{
+		FS: fs, Log: s.logger, SegmentBytes: segmentBytes(s.cfg), Visit: s.restore,
+		Retire: func(uint64) error { return s.keys.Save() },
+	})
+	if err != nil {
+		return errors.Join(err, s.keys.Close())
+	}
+	s.types.files = s.log
+	if s.id, err = s.types.keep(s.log, s.schema); err == nil {
+		err = s.checkLate()
+	}
+	if err != nil {
+		return errors.Join(err, s.log.Close(), s.keys.Close())
+	}
+	return nil
+}
+
+// checkLate refuses rows that are not committed and do not fit the schema of now.
+func (s *Stream) checkLate() error {
+	acked := s.log.Backlog().Acked
+	for id, next := range s.late {
+		if next <= acked || id == s.id {
+			continue
+		}
+		have, err := s.types.schema(id)
+		if err != nil {
+			return err
+		}
+		if err := fits(have, s.schema); err != nil {
+			return notFitting(err)
+		}
+	}
+	return nil
+}
+
+func notFitting(err error) error {
+	return dataflow.Permanent(fmt.Errorf("%w: run the pipeline as it was until everything is committed (\"frazil wal\" shows it), then change it", err))
+}
+
+// corrupt makes an error of a damaged log one that starting again does not help.
+func corrupt(err error) error {
+	if errors.Is(err, wal.ErrCorrupt) || errors.Is(err, wal.ErrVersion) {
+		return dataflow.Permanent(fmt.Errorf("%w; nothing was changed. \"frazil wal check\" shows what is there", err))
+	}
+	return err
 }
 
 // segmentBytes lets a commit make room well before the high-water mark.
@@ -119,30 +180,50 @@ func segmentBytes(cfg Config) int64 {
 	return min(max(int64(cfg.Buffer.Bytes)/8, 1<<20), 16<<20)
 }
 
-// Submit hands a request over and returns at once. An error refuses it: Done is
-// not called then. A *BusyError says that trying again later may help.
+// Submit hands a request over and returns at once. An error refuses it: nothing of
+// it was kept, Done is not called, and Batch is still the caller's. A *BusyError
+// says that trying again later may help.
 func (s *Stream) Submit(r *Request) error {
+	if r.Producer != "" && r.Key == "" && r.Sequence == 0 {
+		return errors.New("the requests of a producer are numbered from 1")
+	}
 	if err := s.busy(); err != nil {
 		s.refused(err)
 		return err
 	}
-	size := int64(0)
+	r.name()
+	r.size = requestBytes
 	for _, p := range r.Records {
-		size += int64(len(p))
+		r.size += int64(len(p))
 	}
+	for _, x := range r.Bad {
+		r.size += int64(len(x.Raw))
+	}
+	if r.Batch != nil {
+		r.size += dataflow.BatchBytes(r.Batch)
+	}
+	err := s.enqueue(r)
+	if err != nil {
+		s.refused(err)
+	}
+	return err
+}
+
+func (s *Stream) enqueue(r *Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.mu.broken != nil:
-		return s.mu.broken
 	case s.mu.closed:
 		return ErrClosed
-	case s.mu.bytes > queueBytes:
-		s.stats.refuse("queue", 1)
+	case s.mu.broken != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, s.mu.broken)
+	case s.mu.trouble != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, s.mu.trouble)
+	case s.mu.bytes > s.queueBytes:
 		return &BusyError{Reason: "queue", RetryAfter: retryAfter, Detail: "more requests wait than can be written"}
 	}
 	s.mu.queue = append(s.mu.queue, r)
-	s.mu.bytes += size
+	s.mu.bytes += r.size
 	select {
 	case s.mu.wake <- struct{}{}:
 	default:
@@ -151,9 +232,9 @@ func (s *Stream) Submit(r *Request) error {
 }
 
 const (
-	// queueBytes bounds the payloads that wait to be decoded.
-	queueBytes = 32 << 20
-	retryAfter = time.Second
+	// requestBytes is about what a request takes beside its payloads.
+	requestBytes = 512
+	retryAfter   = time.Second
 )
 
 // busy says why nothing is taken now.
@@ -182,10 +263,8 @@ func (s *Stream) take() []*Request {
 	for {
 		s.mu.Lock()
 		n, size := 0, int64(0)
-		for n < len(s.mu.queue) && n < groupRows && size < groupBytes {
-			for _, p := range s.mu.queue[n].Records {
-				size += int64(len(p))
-			}
+		for n < len(s.mu.queue) && n < groupRequests && size < groupBytes {
+			size += s.mu.queue[n].size
 			n++
 		}
 		if n > 0 {
@@ -208,48 +287,44 @@ func (s *Stream) take() []*Request {
 
 // Bounds of what is written with one sync.
 const (
-	groupRows  = 8192
-	groupBytes = 2 << 20
+	groupRequests = 8192
+	groupBytes    = 2 << 20
 )
 
-// fail answers requests with err.
-func fail(rs []*Request, err error) {
-	for _, r := range rs {
-		r.Done(Result{}, err)
-	}
-}
-
-// acknowledge notes that everything below upTo is committed.
-func (s *Stream) acknowledge(upTo uint64) error {
+// err says why the stream cannot be read.
+func (s *Stream) err() error {
 	s.mu.Lock()
-	s.mu.acked = max(s.mu.acked, upTo)
-	n := 0
-	for n < len(s.mu.waiting) && s.mu.waiting[n].last < upTo {
-		n++
+	defer s.mu.Unlock()
+	if s.mu.ended {
+		return ErrClosed
 	}
-	ready := s.mu.waiting[:n:n]
-	s.mu.waiting = s.mu.waiting[n:]
-	s.mu.Unlock()
-	for _, w := range ready {
-		w.done()
-	}
-	return s.log.Truncate(upTo)
+	return s.mu.broken
 }
 
-// Close stops taking requests, writes and answers those that wait, and closes
-// the log.
+// Close stops taking requests, writes and answers those that wait, and closes the
+// log. Producers that wait for a commit are told ErrNotCommitted.
 func (s *Stream) Close() error {
 	s.mu.Lock()
+	if s.mu.closed {
+		s.mu.Unlock()
+		return nil
+	}
 	s.mu.closed = true
-	waiting := s.mu.waiting
-	s.mu.waiting = nil
 	select {
 	case s.mu.wake <- struct{}{}:
 	default:
 	}
 	s.mu.Unlock()
 	s.ended.Wait()
-	_ = waiting // Durable, not committed: their producers get no answer.
+	s.saved.Wait()
+	s.mu.Lock()
+	s.mu.ended = true
+	waiting := s.mu.waiting
+	s.mu.waiting = nil
+	s.mu.Unlock()
+	for _, w := range waiting {
+		w.done(ErrNotCommitted)
+	}
 	s.recent.close()
 	for _, a := range s.dec.Flush() {
 		a.Release()
@@ -257,12 +332,5 @@ func (s *Stream) Close() error {
 	for _, b := range s.meta {
 		b.Release()
 	}
-	return s.log.Close()
-}
-
-func (s *Stream) refused(err error) {
-	var busy *BusyError
-	if errors.As(err, &busy) {
-		s.stats.refuse(busy.Reason, 1)
-	}
+	return errors.Join(s.log.Close(), s.keys.Close())
 }

@@ -141,6 +141,14 @@ func (k *Keys) Put(next uint64, entries ...KeyEntry) (due bool) {
 	return len(k.mu.young) >= keysYoung || k.mu.bytes >= keysYoungBytes
 }
 
+// Forget takes back what was put under a key.
+func (k *Keys) Forget(key Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.bytes -= len(k.mu.young[key].More)
+	k.mu.young[key] = KeyEntry{Key: key} // It hides older ones, and has expired.
+}
+
 // Find returns what was put last under a key within the time that is kept.
 func (k *Keys) Find(key Key) (e KeyEntry, ok bool, err error) {
 	since := k.o.Now().Add(-k.o.Keep).UnixMicro()
@@ -164,7 +172,7 @@ func (k *Keys) Save() error {
 	defer k.io.Unlock()
 	k.mu.Lock()
 	young, from, upTo := k.mu.young, k.mu.saved, k.mu.upTo
-	if len(young) == 0 {
+	if len(young) == 0 || upTo <= from {
 		k.mu.Unlock()
 		return nil
 	}

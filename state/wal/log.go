@@ -31,6 +31,9 @@ var (
 	ErrLocked = errors.New("the write-ahead log is in use by another process")
 )
 
+// FS is a file system.
+type FS = vfs.FS
+
 // Options of a log. The zero value is usable.
 type Options struct {
 	// FS is the file system; default: the machine's.
