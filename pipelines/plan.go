@@ -150,13 +150,17 @@ func (l *loader) planSource(s *step) *engine.Source {
 			l.problems = append(l.problems, s.node.Get("decode").LocateAll(err)...)
 			return out
 		}
-		in.Decoded = schema
+		in.Decoded, in.ByTopic = schema, s.decode.NeedsTopic()
 		cfg := *s.decode
 		out.NewDecoder = func() (dataflow.Decoder, error) { return cfg.New(memory.DefaultAllocator) }
 	}
 	plan, err := spec.Plan(in, s.cfg)
 	if err != nil {
 		l.planProblem(s, err)
+		return out
+	}
+	if in.ByTopic && !plan.Topics {
+		l.problems = append(l.problems, s.node.Get("decode").LocateAll(component.Badf("", "this format reads payloads together with their topics, and %s has none: it is for mqtt", s.info.Name))...)
 		return out
 	}
 	l.claim(s, plan)

@@ -38,6 +38,8 @@ type plant struct {
 	// backlog says per source that a target it feeds is too far behind with its
 	// commits, so that it is not read on.
 	backlog map[string]*atomic.Bool
+	// full: there is no room for bad rows, so that nothing is read.
+	full atomic.Bool
 	// pressed: a keyed step has changed so much that an epoch is due.
 	pressed chan struct{}
 }
@@ -254,7 +256,8 @@ func (p *plant) newQuarantine() (*quarantineTask, error) {
 	}
 	q.splits, q.in, q.report, q.now = p.splits, p.newInbox(), p.reports, p.o.Now
 	q.chain = &taskChain{kvs: []*state.TaskKV{kv}}
-	q.full = func() {
+	q.full = &p.full
+	q.tell = func() {
 		p.log.Error("the quarantine is full: the pipeline has stopped reading; fix or discard rows (frazil quarantine), route the late and bad ports to a sink, or raise state.quarantine.bytes", "bytes", q.used(), "limit", q.limits.Bytes)
 	}
 	return q, nil
@@ -403,7 +406,7 @@ func (p *plant) addSourceTask(s *Source, i, n int, src dataflow.Source, env *dat
 		name: fmt.Sprintf("%s/%d", s.Name, i), src: s, task: i, source: src, env: env, tracker: p.track[s.Name],
 		stamper: newStamper(s, env), report: p.reports, status: status, splits: map[dataflow.Split]*splitClock{},
 		skipped: map[string]int64{}, wm: dataflow.MinTime, plain: dataflow.MinTime, limit: dataflow.MaxTime,
-		final: s.Bounded && len(p.g.Sources) > 1, paused: &p.paused, backlogged: p.backlog[s.Name],
+		final: s.Bounded && len(p.g.Sources) > 1, paused: &p.paused, full: &p.full, backlogged: p.backlog[s.Name],
 		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}},
 	}
 	t.wmNow.Store(int64(t.tracker.get()))

@@ -454,6 +454,9 @@ func (c *coordinator) assignNext() {
 			cmds[i].stretch = c.replay + 1
 			if i == 0 {
 				cmds[i].fixed = s.fixedUntil(until, replaying)
+				if c.replay == 0 {
+					cmds[i].fixedReplay = c.decisionsFor(name, fixedSplit)
+				}
 			}
 			if cmds[i].replaying = replaying; replaying {
 				cmds[i].limit = c.rec.Replays[c.replay].Watermarks[name]

@@ -63,8 +63,8 @@ func (l QuarantineLimits) withDefaults() QuarantineLimits {
 }
 
 // quarantineTask stores rows of unread ports in the state, bounded in bytes.
-// When it is full it drops the oldest, if it was told to; else it takes nothing
-// more until somebody makes room, and so the pipeline stops reading.
+// When it is full it drops the oldest, if it was told to; else the sources are not
+// read until somebody makes room.
 type quarantineTask struct {
 	in     *inbox
 	store  *quarantineStore
@@ -74,13 +74,13 @@ type quarantineTask struct {
 	now    func() time.Time
 	chain  *taskChain
 	report func(report)
-	full   func()
+	// full is what the sources look at; tell logs that it is.
+	full *atomic.Bool
+	tell func()
 	// leaving are rows that were sent again: they count no more, and leave by the
 	// edge of their source's task.
 	leaving map[string]int64
 	freed   int64
-	// waiting came when it was full.
-	waiting []waitingBatch
 	view    atomic.Pointer[quarantineView]
 }
 
@@ -89,11 +89,6 @@ type quarantineView struct {
 	counts checkpoint.QuarantineCounts
 	groups []QuarantineGroup
 	full   bool
-}
-
-type waitingBatch struct {
-	port  portInfo
-	batch arrow.RecordBatch
 }
 
 // portInfo is what an edge brings: rows of a port, or (gone) the ids of rows that
@@ -108,7 +103,7 @@ func newQuarantineTask(kv *state.TaskKV, limits QuarantineLimits, leaving []stri
 	if err != nil {
 		return nil, fmt.Errorf("load the quarantine: %w", err)
 	}
-	q := &quarantineTask{store: store, limits: limits.withDefaults(), leaving: map[string]int64{}}
+	q := &quarantineTask{store: store, limits: limits.withDefaults(), leaving: map[string]int64{}, full: &atomic.Bool{}}
 	if err := q.leave(leaving); err != nil {
 		return nil, fmt.Errorf("load the quarantine: %w", err)
 	}
@@ -117,11 +112,6 @@ func newQuarantineTask(kv *state.TaskKV, limits QuarantineLimits, leaving []stri
 }
 
 func (q *quarantineTask) run(ctx context.Context) error {
-	defer func() {
-		for _, w := range q.waiting {
-			w.batch.Release()
-		}
-	}()
 	err := receive(ctx, q.in, q)
 	if err == nil || errors.Is(err, errStopped) {
 		return err
@@ -130,19 +120,24 @@ func (q *quarantineTask) run(ctx context.Context) error {
 }
 
 func (q *quarantineTask) batch(_ context.Context, edge int, m message) error {
+	defer m.batch.Release()
 	p := q.edges[edge]
 	if p.gone {
-		defer m.batch.Release()
 		return q.gone(m.batch)
 	}
-	q.waiting = append(q.waiting, waitingBatch{p, m.batch})
-	return q.work()
+	if err := q.keep(p, m.batch); err != nil {
+		return err
+	}
+	return q.room()
 }
 
 func (q *quarantineTask) watermark(context.Context, dataflow.Time) error { return nil }
 
 func (q *quarantineTask) barrier(_ context.Context, b barrier, _ dataflow.Time) error {
 	if err := q.expire(); err != nil {
+		return err
+	}
+	if err := q.room(); err != nil {
 		return err
 	}
 	if err := q.store.save(); err != nil {
@@ -160,34 +155,19 @@ func (q *quarantineTask) end(context.Context) error { return nil }
 // used is what counts against the limit.
 func (q *quarantineTask) used() int64 { return q.store.sum.Bytes - q.freed }
 
-// work stores what waits. While there is no room for it nothing is taken from the
-// inbox but questions, which may make room.
-func (q *quarantineTask) work() error {
-	for len(q.waiting) > 0 {
-		if q.used() > q.limits.Bytes && q.limits.DropOldest {
-			if err := q.dropTo(q.limits.Bytes); err != nil {
-				return err
-			}
-		}
-		if q.used() > q.limits.Bytes {
-			if !q.view.Load().full {
-				q.full()
-			}
-			q.in.hold(func() bool { return true })
-			q.show()
-			return nil
-		}
-		w := q.waiting[0]
-		if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
-			q.waiting = nil
-		}
-		err := q.keep(w.port, w.batch)
-		w.batch.Release()
-		if err != nil {
+// room drops the oldest rows where that was asked for, and says whether reading
+// may go on. What is on its way to a full quarantine is still kept.
+func (q *quarantineTask) room() error {
+	if q.limits.DropOldest && q.used() > q.limits.Bytes {
+		if err := q.drop(func(time.Time) bool { return q.used() > q.limits.Bytes }); err != nil {
 			return err
 		}
 	}
-	q.in.release()
+	full := q.used() > q.limits.Bytes
+	if full && !q.full.Load() {
+		q.tell()
+	}
+	q.full.Store(full)
 	q.show()
 	return nil
 }
@@ -219,8 +199,7 @@ func (q *quarantineTask) gone(b arrow.RecordBatch) error {
 			return fmt.Errorf("take away %s: %w", id, err)
 		}
 	}
-	q.show()
-	return nil
+	return q.room()
 }
 
 // leave notes rows that were sent again.
@@ -267,10 +246,6 @@ func (q *quarantineTask) expire() error {
 	return q.drop(func(at time.Time) bool { return at.Before(q.now().Add(-q.limits.Age)) })
 }
 
-func (q *quarantineTask) dropTo(limit int64) error {
-	return q.drop(func(time.Time) bool { return q.used() > limit })
-}
-
 // drop drops rows, the oldest first, while more says so. Those that were sent
 // again stay: they leave when that was read.
 func (q *quarantineTask) drop(more func(at time.Time) bool) error {
@@ -300,7 +275,7 @@ func (q *quarantineTask) drop(more func(at time.Time) bool) error {
 
 // show publishes the counts.
 func (q *quarantineTask) show() {
-	q.view.Store(&quarantineView{counts: q.store.sum.QuarantineCounts, groups: q.store.list(), full: len(q.waiting) > 0})
+	q.view.Store(&quarantineView{counts: q.store.sum.QuarantineCounts, groups: q.store.list(), full: q.full.Load()})
 }
 
 func (q *quarantineTask) row(p portInfo, b arrow.RecordBatch, i int) Quarantined {

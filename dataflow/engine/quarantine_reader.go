@@ -137,6 +137,7 @@ func (r *fixedReader) ready() bool {
 type fixedBatch struct {
 	batch, bad, gone arrow.RecordBatch
 	stamp            dataflow.Time
+	first            int64 // the first record
 }
 
 // next reads some records.
@@ -163,7 +164,9 @@ func (r *fixedReader) next() (out fixedBatch, err error) {
 		if ids.Len() > 0 && rec.Stamp != out.stamp {
 			break
 		}
-		out.stamp = rec.Stamp
+		if ids.Len() == 0 {
+			out.stamp, out.first = rec.Stamp, int64(rec.seq)
+		}
 		r.held, r.pos = nil, rec.seq+1
 		ids.Append(rec.ID)
 		cols, bad := r.dec.decode(rec)
@@ -280,7 +283,7 @@ func (t *sourceTask) pollFixed(ctx context.Context) error {
 	}
 	p := dataflow.Polled{Split: fixedSplit, Batch: b.batch, Bad: b.bad, Next: fixedPosition(t.fixed.pos)}
 	defer p.Release()
-	c.floor = max(c.floor, b.stamp)
+	t.stampFixed(c, b)
 	if err := t.outs[portGone].emit(ctx, b.gone); err != nil {
 		return err
 	}
@@ -301,6 +304,22 @@ func (t *sourceTask) pollFixed(ctx context.Context) error {
 	t.fixed.f.read(t.fixed.pos)
 	t.parked.Store(false)
 	return t.advance(ctx)
+}
+
+// stampFixed brings the clock to the stamp of a batch. It is never behind the
+// watermark that was sent: where the record is (it was appended beside an older
+// state, which a replay has brought forward), that is a decision which a replay
+// repeats.
+func (t *sourceTask) stampFixed(c *splitClock, b fixedBatch) {
+	c.floor = max(c.floor, b.stamp)
+	for len(c.replay) > 0 && c.replay[0].Pos <= b.first {
+		c.floor = max(c.floor, c.replay[0].Floor)
+		c.replay = c.replay[1:]
+	}
+	if t.src.EventTime != nil && !t.stamper.replaying && t.wm > c.floor {
+		c.floor = t.wm
+		t.decisions = append(t.decisions, dataflow.ClockDecision{Source: t.src.Name, Split: fixedSplit, Pos: b.first, Floor: c.floor})
+	}
 }
 
 // portGone is the port of a source's first task by which rows leave the

@@ -110,7 +110,13 @@ func (t *sourceTask) assignFixed(c command) error {
 			return err
 		}
 	}
-	return t.fixed.assign(until)
+	if err := t.fixed.assign(until); err != nil {
+		return err
+	}
+	if len(c.fixedReplay) > 0 {
+		t.fixedClock().replay = c.fixedReplay
+	}
+	return nil
 }
 
 // settleFixed tells the streams what is durable.

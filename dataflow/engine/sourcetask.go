@@ -64,6 +64,8 @@ type sourceTask struct {
 	// no split has more now.
 	parked atomic.Bool
 	paused *atomic.Bool
+	// full: there is no room for bad rows.
+	full *atomic.Bool
 	// backlogged: a target that the source feeds has too many commits waiting.
 	backlogged *atomic.Bool
 
@@ -90,8 +92,9 @@ type command struct {
 	// stretch numbers the assignments to all tasks; 0 adds to the one under way.
 	stretch int
 	// fixed is up to where rows that were sent again are read; "": to the end.
-	fixed string
-	end   bool
+	fixed       string
+	fixedReplay []dataflow.ClockDecision
+	end         bool
 }
 
 // assignment adds a split with its clock, or continues a known one.
@@ -167,16 +170,20 @@ func (t *sourceTask) run(ctx context.Context) error {
 	}
 }
 
-// mustWait says whether a target is too far behind, or memory at its ceiling. Of
-// the latter the task that holds the source's watermark back takes no notice: only
-// it can let go what waits for that.
+// mustWait says whether a target is too far behind, the quarantine is full, or
+// memory at its ceiling. Of the last the task that holds the source's watermark
+// back takes no notice: only it can let go what waits for that.
 func (t *sourceTask) mustWait() bool {
 	switch {
 	case t.open:
 		return false
 	case t.backlogged.Load():
 		return true
-	case !t.paused.Load(), t.fixedReady():
+	case t.fixedReady():
+		return false
+	case t.full.Load():
+		return true
+	case !t.paused.Load():
 		return false
 	}
 	w := t.tracker.get()
