@@ -79,9 +79,9 @@ func (c *groupCold) clear(group int) {
 	*p = groupColdPart{}
 }
 
-// hot is what the groups in memory may take: what the filters leave, but a quarter
-// of the limit in any case.
-func (c *groupCold) hot() int64 { return max(c.limit-c.bytes, c.limit/4) }
+// hot is what the groups in memory may take: half of what the filters leave, since
+// the table is copied, but an eighth of the limit in any case.
+func (c *groupCold) hot() int64 { return max(c.limit-c.bytes, c.limit/4) / 2 }
 
 // used estimates what the groups in memory take.
 func (o *groupKeyed) used() int64 {

@@ -115,6 +115,58 @@ func BenchmarkStateSessions(b *testing.B) {
 	}
 }
 
+// groupsPipeline counts keys numbers twice, as groups: each of them gets its second
+// row when all keys have had their first.
+func groupsPipeline(keys int64, memory, sink string) string {
+	return fmt.Sprintf(`sources:
+  numbers:
+    generate: {counter: {count: %d}}
+    event_time: {column: ts, out_of_orderness: 0s}
+operators:
+  keys: {from: numbers, project: {compute: {k: "n %% %d"}, select: [k, ts]}}
+  groups: {from: keys, group: {by: [k], aggregate: {rows: count(*), sum: sum(k)}, expire_after: 30d}}
+sinks:
+  out: {from: groups, %s}
+state: {memory: %s}
+`, 2*keys, keys, sink, memory)
+}
+
+// TestGroupsBeyondTheMemory is the benchmark on few keys and little memory.
+func TestGroupsBeyondTheMemory(t *testing.T) {
+	const keys = 100_000
+	j := newJob(t, groupsPipeline(keys, "4MiB", "files: {path: out}")+"parallelism: 2\ncheckpoint: {every: 200ms}\n")
+	j.run("--until", "end")
+	last := map[string]bool{}
+	for _, row := range j.rows("out") {
+		_, rest, _ := strings.Cut(row, `,"k":`)
+		switch two := strings.Contains(row, `"rows":2,`); {
+		case !two:
+		case strings.HasPrefix(row, `{"op":"update_before"`) || last[rest]:
+			t.Fatalf("a group goes on behind its last row: %s", row)
+		default:
+			var k, sum int64
+			if _, err := fmt.Sscanf(rest, `%d,"rows":2,"sum":"%d"}`, &k, &sum); err != nil || sum != 2*k {
+				t.Fatalf("wrong row: %s", row)
+			}
+			last[rest] = true
+		}
+	}
+	if len(last) != keys {
+		t.Errorf("%d groups have two rows, want %d", len(last), keys)
+	}
+}
+
+// BenchmarkStateGroups is 10 million groups (FRAZIL_BENCH_ROWS: millions) under a
+// ceiling of 256 MiB for all state.
+func BenchmarkStateGroups(b *testing.B) {
+	keys := rowsOf(b, 10_000_000)
+	for b.Loop() {
+		j := newJob(b, groupsPipeline(keys, "256MiB", "drop: {}"))
+		u, _ := j.run("--until", "end")
+		reportState(b, j, u, 2*float64(keys))
+	}
+}
+
 // reportState reports what a run on so many rows took.
 func reportState(b *testing.B, j *job, u usage, rows float64) {
 	b.Helper()
