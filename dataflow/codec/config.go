@@ -17,22 +17,67 @@ import (
 type Config struct {
 	// JSON: each payload is one JSON document.
 	JSON *JSONConfig `yaml:"json" choose:"one"`
+	// Raw: each payload is a value of one column, as it is.
+	Raw *RawConfig `yaml:"raw" choose:"one"`
+	// Text: each payload is a value of one column, a text in UTF-8.
+	Text *TextConfig `yaml:"text" choose:"one"`
+	// Sparkplug: payloads are those of Sparkplug B, one row for each metric. For
+	// sources with topics (mqtt).
+	Sparkplug *SparkplugConfig `yaml:"sparkplug" choose:"one"`
+}
+
+// format is what each of them can.
+type format interface {
+	Check() error
+	ArrowSchema() (*arrow.Schema, error)
+	newDecoder(alloc memory.Allocator) (dataflow.Decoder, error)
+}
+
+// chosen returns the format that is set and its name.
+func (c Config) chosen() (name string, f format, err error) {
+	var names []string
+	for _, x := range []struct {
+		name string
+		set  bool
+		f    format
+	}{
+		{"json", c.JSON != nil, c.JSON}, {"raw", c.Raw != nil, c.Raw}, {"text", c.Text != nil, c.Text}, {"sparkplug", c.Sparkplug != nil, c.Sparkplug},
+	} {
+		if x.set {
+			name, f = x.name, x.f
+			names = append(names, x.name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "", nil, component.Badf("", "decode needs one format; known: json, raw, sparkplug, text")
+	case 1:
+		return name, f, nil
+	default:
+		return "", nil, component.Badf("", "decode has the formats %s: only one is possible", strings.Join(names, ", "))
+	}
 }
 
 // Check reports everything wrong with the block, as component.Problems.
 func (c Config) Check() error {
-	if c.JSON == nil {
-		return component.Badf("", "decode needs one format; known: json")
+	name, f, err := c.chosen()
+	if err != nil {
+		return err
 	}
-	return under("json", c.JSON.Check())
+	return under(name, f.Check())
 }
+
+// NeedsTopic says whether the format reads payloads together with their topics:
+// its decoder is a dataflow.TopicDecoder.
+func (c Config) NeedsTopic() bool { return c.Sparkplug != nil }
 
 // ArrowSchema returns the columns that decoding gives.
 func (c Config) ArrowSchema() (*arrow.Schema, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	return c.JSON.ArrowSchema()
+	_, f, _ := c.chosen()
+	return f.ArrowSchema()
 }
 
 // New makes a decoder, for one goroutine.
@@ -40,7 +85,12 @@ func (c Config) New(alloc memory.Allocator) (dataflow.Decoder, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	return NewJSON(*c.JSON, alloc)
+	_, f, _ := c.chosen()
+	return f.newDecoder(alloc)
+}
+
+func (c *JSONConfig) newDecoder(alloc memory.Allocator) (dataflow.Decoder, error) {
+	return NewJSON(*c, alloc)
 }
 
 // under puts prefix before the paths of err's problems.

@@ -36,6 +36,8 @@ type SourceIn struct {
 	PlanEnv
 	// Decoded is the schema of the decode block, nil without one.
 	Decoded *arrow.Schema
+	// ByTopic: the decode block reads payloads together with their topics.
+	ByTopic bool
 }
 
 // SourcePlan says what a source will give.
@@ -54,6 +56,8 @@ type SourcePlan struct {
 	// Pauses: the source is a dataflow.Pauser, so that event_time may bound how
 	// far its splits drift apart.
 	Pauses bool
+	// Topics: payloads come with topics, so that the decode block may need them.
+	Topics bool
 	// Target is where others send what the source takes, as people know it; two
 	// sources of one pipeline may not have the same. "" for sources that are not
 	// pushed to.

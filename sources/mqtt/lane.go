@@ -16,9 +16,12 @@ import (
 // nothing; feed submits them; settle waits until they are durable and acknowledges
 // them.
 type lane struct {
-	srv    *server
-	client string                // id of the session
-	topics dataflow.TopicDecoder // nil: a payload is one row
+	srv     *server
+	client  string                // id of the session
+	topics  dataflow.TopicDecoder // nil: a payload is one row
+	learner learner               // nil: topics learns nothing
+	births  *births
+	asked   map[string]time.Time // when a topic was asked last
 	inflater
 
 	wake    chan struct{}
@@ -47,8 +50,12 @@ const (
 	retryEvery = 200 * time.Millisecond
 )
 
-func newLane(srv *server, client string, topics dataflow.TopicDecoder, z inflater) *lane {
-	l := &lane{srv: srv, client: client, topics: topics, inflater: z, wake: make(chan struct{}, 1), pending: make(chan *batch, 64), stop: make(chan struct{})}
+// newLane starts a lane; topics is nil where a payload is one row.
+func newLane(srv *server, client string, topics dataflow.TopicDecoder, learnt *births) *lane {
+	l := &lane{srv: srv, client: client, topics: topics, births: learnt, wake: make(chan struct{}, 1), pending: make(chan *batch, 64), stop: make(chan struct{})}
+	l.inflater = inflater{how: srv.cfg.Compression, limit: int(srv.cfg.MaxPayload)}
+	l.learner, _ = topics.(learner)
+	l.asked = map[string]time.Time{}
 	l.mu.keys = map[uint16]string{}
 	l.ended.Add(2)
 	go l.feed()
@@ -135,6 +142,7 @@ func (l *lane) feed() {
 			return
 		}
 		b := l.prepare(ms)
+		l.learnt()
 		for _, u := range b.units {
 			if !l.submit(u) {
 				return
@@ -145,6 +153,35 @@ func (l *lane) feed() {
 		case <-l.stop:
 			return
 		}
+	}
+}
+
+// askEvery is how often a topic is asked at most.
+const askEvery = 10 * time.Second
+
+// learnt looks at what the decoder has noticed in the last messages.
+func (l *lane) learnt() {
+	if l.learner == nil {
+		return
+	}
+	if err := l.births.sync(); err != nil {
+		l.srv.log.Error("keep births: after a restart they will be asked for", "error", err)
+	}
+	for name, n := range l.learner.Counts() {
+		l.srv.counts.add(name, n)
+	}
+	now := l.srv.now()
+	asks := l.learner.Asks(now.UnixMilli())
+	if !l.srv.cfg.Rebirth || l.srv.env.Preview {
+		return
+	}
+	for topic, payload := range asks {
+		if now.Sub(l.asked[topic]) < askEvery {
+			continue
+		}
+		l.asked[topic] = now
+		l.srv.counts.add("rebirths_asked", 1)
+		l.srv.ask(topic, payload)
 	}
 }
 

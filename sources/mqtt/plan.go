@@ -41,8 +41,10 @@ Memory: receive_maximum messages per connection, and 8 MiB of messages of qos 0.
 }
 
 func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
-	subs, patterns, problems := check(in.Step, cfg)
-	_ = subs
+	_, patterns, problems := check(in.Step, cfg)
+	if in.ByTopic && cfg.Share != "" {
+		problems = append(problems, component.Problem{Path: "share", Msg: "the messages of a Sparkplug node must come to one client, in their order: leave share out"})
+	}
 	if in.Decoded == nil {
 		problems = append(problems, component.Problem{Msg: "mqtt gives bytes, and the step has no decode block to make rows of them: write decode: {json: {schema: {...}}} beside mqtt"})
 		return component.SourcePlan{}, problems
@@ -65,7 +67,11 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 		return component.SourcePlan{}, problems
 	}
 	spec := ingest.Spec{Decoded: in.Decoded, Meta: fieldsOf(cols)}
-	return component.SourcePlan{Schema: spec.Schema(), Tasks: 1, Arrived: true, Pauses: true}, nil
+	out := component.SourcePlan{Schema: spec.Schema(), Tasks: 1, Arrived: true, Pauses: true, Topics: true}
+	if cfg.ClientID != "" {
+		out.Target = fmt.Sprintf("client id %q at %s", cfg.ClientID, cfg.Broker)
+	}
+	return out, nil
 }
 
 // check finds what is wrong with a config by itself, and reads its filters and

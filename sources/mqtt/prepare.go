@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"frazil/dataflow"
 	"frazil/dataflow/ingest"
@@ -103,6 +104,11 @@ func (b *builder) add(m *message) {
 		return
 	}
 	n, bads := b.l.topics.AppendTopic(m.topic, payload)
+	if b.l.learner != nil && len(bads) == 0 && b.l.learner.Learns(m.topic) {
+		if err := b.l.births.add(m.topic, payload); err != nil {
+			b.l.srv.log.Error("keep a birth: after a restart it will be asked for", "topic", m.topic, "error", err)
+		}
+	}
 	for range n {
 		b.origins = append(b.origins, o)
 	}
@@ -151,6 +157,9 @@ func release(units []*unit) {
 
 // match finds the pattern of a topic and its levels.
 func (s *server) match(topic string) (*pattern, []string, *dataflow.Bad) {
+	if !utf8.ValidString(topic) {
+		return nil, nil, &dataflow.Bad{Reason: "invalid_utf8", Detail: fmt.Sprintf("topic %q is no UTF-8", topic)}
+	}
 	for i := range s.patterns {
 		p := &s.patterns[i]
 		if levels, ok := p.match(topic, nil); ok {

@@ -1,6 +1,8 @@
 package mqtt
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +30,7 @@ type server struct {
 	lanes     []*lane
 	links     []*link
 	counts    counts
+	asking    sync.WaitGroup
 	closing   chan struct{}
 }
 
@@ -88,24 +91,49 @@ func serve(env *dataflow.Env, cfg Config) (*server, error) {
 	if s.sessions, err = openSessions(dir); err != nil {
 		return nil, errors.Join(err, s.stream.Close())
 	}
-	for i := range cfg.Connections {
-		var topics dataflow.TopicDecoder
-		if _, ok := dec.(dataflow.TopicDecoder); ok {
-			d, err := env.NewDecoder()
-			if err != nil {
-				return nil, errors.Join(err, s.Close())
-			}
-			topics = d.(dataflow.TopicDecoder)
-		}
-		id := s.clientID(i)
-		l := newLane(s, id, topics, inflater{how: cfg.Compression, limit: int(cfg.MaxPayload)})
-		s.lanes = append(s.lanes, l)
-		s.links = append(s.links, newLink(s, l, i, tls))
+	if err := s.connect(dir, dec, tls); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	for _, k := range s.links {
 		k.start()
 	}
 	return s, nil
+}
+
+// connect makes lanes and links.
+func (s *server) connect(dir string, dec dataflow.Decoder, tls *tls.Config) error {
+	var learnt *births
+	topics, _ := dec.(dataflow.TopicDecoder)
+	if topics != nil {
+		var err error
+		if learnt, err = openBirths(dir, func(topic string, payload []byte) { topics.AppendTopic(topic, payload) }); err != nil {
+			return fmt.Errorf("read the births that were kept: %w", err)
+		}
+		for _, c := range topics.Flush() {
+			c.Release()
+		}
+		if l, ok := topics.(learner); ok { // What it noticed was noticed before.
+			l.Counts()
+			l.Asks(0)
+		}
+	}
+	for i := range s.cfg.Connections {
+		l := newLane(s, s.clientID(i), topics, learnt)
+		s.lanes = append(s.lanes, l)
+		s.links = append(s.links, newLink(s, l, i, tls))
+	}
+	return nil
+}
+
+// ask publishes a message, off the caller's goroutine, at most once.
+func (s *server) ask(topic string, payload []byte) {
+	s.asking.Go(func() {
+		ctx, cancel := context.WithTimeout(s.links[0].ctx, dialWithin)
+		defer cancel()
+		if err := s.links[0].client.publish(ctx, topic, payload, 0, false); err != nil && ctx.Err() == nil {
+			s.log.Warn("ask for births", "topic", topic, "error", err)
+		}
+	})
 }
 
 // clientID is that of connection i. A preview has one of its own, so that it takes
@@ -180,10 +208,12 @@ func (s *server) Close() error {
 		wg.Go(k.close)
 	}
 	wg.Wait()
+	s.asking.Wait()
 	err := s.stream.Close()
 	<-settled
 	for _, l := range s.lanes {
 		l.inflater.close()
+		err = errors.Join(err, l.births.close())
 	}
 	return err
 }
