@@ -108,7 +108,7 @@ type Log struct {
 func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	l := &Log{fs: o.FS, dir: dir, o: o}
-	if err := l.fs.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(l.fs, dir); err != nil {
 		return nil, fmt.Errorf("make the directory of the write-ahead log: %w", noRoom(err))
 	}
 	lock, err := l.fs.Lock(l.fs.PathJoin(dir, "LOCK"))
@@ -285,6 +285,27 @@ func (l *Log) noteLocked() {
 	if _, err := l.mu.marker.WriteAt(mark{l.mu.next, l.mu.acked}.encode(), 0); err != nil {
 		l.o.Log.Warn("write the marker of the write-ahead log", "dir", l.dir, "error", err)
 	}
+}
+
+// makeDir makes dir and what is missing above it, synced.
+func makeDir(fs vfs.FS, dir string) error {
+	above := []string{fs.PathDir(dir)}
+	for {
+		p := above[len(above)-1]
+		if _, err := fs.Stat(p); !isNotExist(err) || fs.PathDir(p) == p {
+			break
+		}
+		above = append(above, fs.PathDir(p))
+	}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, p := range above {
+		if err := syncDir(fs, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func syncDir(fs vfs.FS, dir string) error {
