@@ -40,6 +40,8 @@ type Pipeline struct {
 	Graph *engine.Graph
 	// CheckpointEvery is the time between two checkpoints.
 	CheckpointEvery time.Duration
+	// CheckpointRows and CheckpointBytes ask for one before its time; 0: they do not.
+	CheckpointRows, CheckpointBytes int64
 	// StateDir is the directory of the state store, relative to the working
 	// directory.
 	StateDir string
@@ -156,6 +158,12 @@ type checkpointConfig struct {
 	// Every is the time between two checkpoints, which is also how often tables
 	// are committed. Default: 10s.
 	Every component.Duration `yaml:"every"`
+	// Rows asks for a checkpoint as soon as so many were read since the last one; 0:
+	// time alone decides. Default: 0.
+	Rows int64 `yaml:"rows"`
+	// Bytes asks for one as soon as so much was read, counted as rows in memory; 0:
+	// time alone decides. Default: 0.
+	Bytes component.Bytes `yaml:"bytes"`
 }
 
 type stateConfig struct {
@@ -271,6 +279,7 @@ func (l *loader) load(path string, o Options) *Pipeline {
 	}
 	p := &Pipeline{
 		Name: l.file.Name, File: path, Graph: g, CheckpointEvery: l.file.Checkpoint.Every.D(),
+		CheckpointRows: l.file.Checkpoint.Rows, CheckpointBytes: int64(l.file.Checkpoint.Bytes),
 		StateDir: l.file.State.Dir, StateMemory: int64(l.file.State.Memory), Memory: int64(l.file.Memory), HTTP: l.file.HTTP,
 		Quarantine: engine.QuarantineLimits{
 			Bytes: int64(l.file.State.Quarantine.Bytes), Age: l.file.State.Quarantine.Age.D(),
@@ -325,6 +334,9 @@ func (l *loader) checkFile() {
 	}
 	if f.Checkpoint.Every.D() < 10*time.Millisecond {
 		l.add(l.root, "checkpoint.every", "expected 10ms or more, got %s: without checkpoints nothing is ever committed", f.Checkpoint.Every)
+	}
+	if f.Checkpoint.Rows < 0 {
+		l.add(l.root, "checkpoint.rows", "expected 0 (time alone decides) or more, got %d", f.Checkpoint.Rows)
 	}
 	if f.Memory < 64<<20 {
 		l.add(l.root, "memory", "expected 64MiB or more, got %s", f.Memory)

@@ -126,7 +126,7 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	job := engine.NewJob(p.Graph, engine.Options{
-		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, Quarantine: p.Quarantine, Log: log,
+		Store: store, Every: p.CheckpointEvery, EveryRows: p.CheckpointRows, EveryBytes: p.CheckpointBytes, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, Quarantine: p.Quarantine, Log: log,
 		Disks: disksOf(p), DiskFree: state.DiskFree,
 		UntilEnd: f.end, UntilIdle: f.idle, MaxRetry: f.maxRetry, Discard: f.discard,
 	})

@@ -78,8 +78,8 @@ type attachment struct {
 
 // activity tells whether anything moved since the last epoch.
 type activity struct {
-	rows int64
-	wms  string
+	rows, bytes int64
+	wms         string
 }
 
 // events of the loop, beside report and sourceStatus.
@@ -443,6 +443,11 @@ func (c *coordinator) heartbeat() error {
 	if err := c.relieve(); err != nil {
 		return err
 	}
+	if c.enoughRead() {
+		if err := c.step(checkpoint.Tick{}); err != nil {
+			return err
+		}
+	}
 	if d := c.j.o.UntilIdle; d > 0 && c.replay >= len(c.rec.Replays) {
 		now, act := c.j.o.Now(), c.activity()
 		if c.quietFrom.IsZero() || act.rows != c.quietRows {
@@ -454,6 +459,12 @@ func (c *coordinator) heartbeat() error {
 	return nil
 }
 
+// enoughRead says whether rows or bytes ask for an epoch before its time.
+func (c *coordinator) enoughRead() bool {
+	o, now := c.j.o, c.activity()
+	return o.EveryRows > 0 && now.rows-c.last.rows >= o.EveryRows || o.EveryBytes > 0 && now.bytes-c.last.bytes >= o.EveryBytes
+}
+
 // moved says whether an epoch would record anything new.
 func (c *coordinator) moved() bool {
 	return c.activity() != c.last || c.attached.unmute != nil && c.attached.used == 0
@@ -463,6 +474,7 @@ func (c *coordinator) activity() activity {
 	var a activity
 	c.eachSource(func(t *sourceTask) {
 		a.rows += t.rows.Load() + t.moves.Load()
+		a.bytes += t.bytes.Load()
 		a.wms += fmt.Sprintf("%d ", t.wmNow.Load())
 	})
 	return a

@@ -14,6 +14,9 @@ type Options struct {
 	Store *state.Store
 	// Every is the time between checkpoints; default 10 s.
 	Every time.Duration
+	// EveryRows and EveryBytes ask for a checkpoint as soon as so much was read since
+	// the last one; 0: time alone decides.
+	EveryRows, EveryBytes int64
 	// Memory is the ceiling in bytes of queues, state and writers; default 512
 	// MiB. StateMemory is the share of keyed state: half of it for what
 	// operators keep, half for changes that are not yet written; default 256 MiB.

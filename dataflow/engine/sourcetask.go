@@ -58,6 +58,7 @@ type sourceTask struct {
 	extra    *extraFields
 	// rows counts what was read; moves counts positions that moved without rows.
 	rows, moves   atomic.Int64
+	bytes         atomic.Int64
 	wmNow, maxNow atomic.Int64
 	views         splitViews
 	// parked: the next Poll may wait for long, since the last one brought nothing or
@@ -409,6 +410,7 @@ func (t *sourceTask) rowsOf(ctx context.Context, p *dataflow.Polled, c *splitClo
 		return nil
 	}
 	t.count(good.NumRows(), false)
+	t.bytes.Add(dataflow.BatchBytes(good))
 	if err := t.views.rows(t.env, c, good, t.env.Now()); err != nil {
 		good.Release()
 		return err

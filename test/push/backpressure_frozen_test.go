@@ -1,0 +1,289 @@
+package push_test
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+)
+
+// freePort is a port nobody listens on now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// poster posts batches of numbered rows, one after the other, as fast as they are
+// answered. A refused batch is posted again until it is taken.
+type poster struct {
+	url               string
+	client            http.Client
+	accepted, refused atomic.Int64 // rows, requests
+	stop              chan struct{}
+	done              chan error
+}
+
+const batchRows = 1000
+
+func newPoster(url string) *poster {
+	p := &poster{url: url, stop: make(chan struct{}), done: make(chan error, 1)}
+	go func() { p.done <- p.run() }()
+	return p
+}
+
+func (p *poster) run() error {
+	for n := int64(0); ; {
+		select {
+		case <-p.stop:
+			return nil
+		default:
+		}
+		code, err := p.post(n)
+		if err != nil {
+			return err
+		}
+		switch code {
+		case http.StatusOK:
+			n += batchRows
+			p.accepted.Add(batchRows)
+		case http.StatusTooManyRequests:
+			p.refused.Add(1)
+			select {
+			case <-p.stop:
+			case <-time.After(20 * time.Millisecond): // sooner than asked: as the rude do
+			}
+		default:
+			return fmt.Errorf("%s answered %d", p.url, code)
+		}
+	}
+}
+
+func (p *poster) post(first int64) (int, error) {
+	var body bytes.Buffer
+	for i := first; i < first+batchRows; i++ {
+		fmt.Fprintf(&body, `{"n":%d,"text":"row number %d of a producer that does not stop to ask"}`+"\n", i, i)
+	}
+	req, err := http.NewRequest("POST", p.url, &body)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
+
+// end stops the poster and returns how many rows were accepted.
+func (p *poster) end(t *testing.T) int64 {
+	t.Helper()
+	close(p.stop)
+	if err := <-p.done; err != nil {
+		t.Fatal(err)
+	}
+	return p.accepted.Load()
+}
+
+// peakRSS is the most memory that the program had resident, in bytes.
+func (r *proc) peakRSS() int64 {
+	r.t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	r.t.Fatal("the kernel does not tell the memory of the program")
+	return 0
+}
+
+// B4: a table that takes no commits: its stream fills up to the high-water mark and
+// refuses producers, the memory stays under its ceiling, the other stream goes on,
+// and when the table is there again everything accepted is in it, once.
+//
+// The catalog of the frozen table is a SQLite file that the test holds locked: in CI
+// until 20,000 batches were refused or tried again, with FRAZIL_LONG ten times as
+// many (some ten minutes).
+func TestAFrozenTableHoldsUpItsStreamOnly(t *testing.T) {
+	long(t)
+	address := freePort(t)
+	p := newPlace(t, "frozen", fmt.Sprintf(`memory: 256MiB
+checkpoint: {every: 300ms}
+sources:
+  stuck:
+    http: {listen: %[1]s, buffer: {bytes: 32MiB}}
+    decode: {json: {schema: {n: int64, text: string}}}
+  free:
+    http: {listen: %[1]s, buffer: {bytes: 32MiB}}
+    decode: {json: {schema: {n: int64, text: string}}}
+sinks:
+  frozen: {from: stuck, iceberg: {table: t.rows}}
+  other: {from: free, files: {path: out}}
+`, address))
+	r := p.start(nil, "run", p.file)
+	r.until("it runs", func() bool { return p.metric("frazil_healthy") == "1" })
+	stuck, free := newPoster("http://"+address+"/stuck"), newPoster("http://"+address+"/free")
+	r.until("the table exists", func() bool {
+		return p.metric(`frazil_sink_committed_rows_total{pipeline="frozen",step="frozen"}`) > "0"
+	})
+
+	db, err := sql.Open("sqlite", "file:"+p.path("frazil-data", "catalog.db")+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the stream refuses", func() bool { return stuck.refused.Load() > 0 })
+	refusals, more := int64(200), int64(300_000)
+	if full() {
+		refusals, more = 20_000, 10_000_000
+	}
+	freeAt := free.accepted.Load()
+	r.until("the other stream has gone on, and the stuck one has refused again and again", func() bool {
+		return stuck.refused.Load() >= refusals && free.accepted.Load() >= freeAt+more
+	})
+	if n := free.refused.Load(); n > 0 {
+		t.Errorf("the other stream refused %d requests", n)
+	}
+	if got := p.metric(`frazil_stream_refused_requests_total{pipeline="frozen",reason="bytes",step="stuck"}`); got == "" || got == "0" {
+		t.Errorf("the refusals are not counted: %q", got)
+	}
+	health := p.health()
+	for _, code := range []string{"refusing", "source_held"} {
+		if !slices.Contains(health, "stuck "+code) {
+			t.Errorf("the health does not say that stuck is %s: %v", code, health)
+		}
+	}
+	for _, h := range health {
+		if strings.HasPrefix(h, "free ") || strings.HasPrefix(h, "other ") {
+			t.Errorf("the other stream is red: %v", health)
+		}
+	}
+	if _, err := db.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the stream is taken again", func() bool { return stuck.accepted.Load() > 0 && p.metric("frazil_healthy") != "" })
+	wantStuck, wantFree := stuck.end(t), free.end(t)
+	r.until("everything accepted is committed", func() bool {
+		return p.metric(`frazil_stream_backlog_rows{pipeline="frozen",step="stuck"}`) == "0" && p.metric(`frazil_stream_backlog_rows{pipeline="frozen",step="free"}`) == "0"
+	})
+	peak := r.peakRSS()
+	t.Logf("%d and %d rows accepted, %d requests refused, peak memory %d MiB", wantStuck, wantFree, stuck.refused.Load(), peak>>20)
+	if limit := int64(256<<20) * 11 / 10; peak > limit {
+		t.Errorf("the program had %d MiB resident, its ceiling is 256 MiB and a tenth", peak>>20)
+	}
+	r.signal(syscall.SIGINT)
+	if code := r.wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 3000))
+	}
+	everyNumberOnce(t, "the frozen table", p.run("table", "rows", "t.rows", "--file", p.file, "--format", "ndjson"), wantStuck)
+	everyNumberOnce(t, "the other sink", p.files("out"), wantFree)
+}
+
+// everyNumberOnce checks that rows hold n = 0 to want-1, each once.
+func everyNumberOnce(t *testing.T, what, rows string, want int64) {
+	t.Helper()
+	seen := make([]byte, want)
+	total := int64(0)
+	for line := range strings.Lines(rows) {
+		var row struct{ N int64 }
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatalf("%s: %v: %s", what, err, line)
+		}
+		if row.N < 0 || row.N >= want {
+			t.Fatalf("%s: row %d was never acknowledged", what, row.N)
+		}
+		if seen[row.N]++; seen[row.N] > 1 {
+			t.Fatalf("%s: row %d is there twice", what, row.N)
+		}
+		total++
+	}
+	if total != want {
+		t.Fatalf("%s: %d rows, want %d", what, total, want)
+	}
+}
+
+// api is the base of the addresses at which the running program is asked.
+func (p *place) api() string {
+	p.t.Helper()
+	raw, err := os.ReadFile(p.path("state", "run.json"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var run struct{ HTTP string }
+	if err := json.Unmarshal(raw, &run); err != nil {
+		p.t.Fatal(err)
+	}
+	return "http://" + run.HTTP
+}
+
+// files returns what the files sink has shown in a folder.
+func (p *place) files(dir string) string {
+	p.t.Helper()
+	names, err := filepath.Glob(p.path(dir, "*.ndjson"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, name := range names {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		out.Write(raw)
+	}
+	return out.String()
+}
+
+// health returns what the program says is wrong, as "STEP CODE".
+func (p *place) health() []string {
+	p.t.Helper()
+	resp, err := http.Get(p.api() + "/health")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var h struct {
+		Problems []struct{ Step, Code string }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&h); err != nil {
+		p.t.Fatal(err)
+	}
+	var out []string
+	for _, x := range h.Problems {
+		out = append(out, x.Step+" "+x.Code)
+	}
+	return out
+}
