@@ -25,11 +25,7 @@ import (
 // killed again and again. Every row is in the table exactly once, without dedup.
 func TestHTTPRetriesAcrossKills(t *testing.T) {
 	long(t)
-	kills := 5
-	if full() {
-		kills = 30
-	}
-	t.Logf("%d kills (30 with FRAZIL_LONG=1)", kills)
+	const kills = 30
 	rnd := random(t)
 	addr := freePort(t)
 	p := newPlace(t, "posted", fmt.Sprintf(`
