@@ -72,6 +72,7 @@ func (s *Stream) conclude(o *outcome, first uint64, err error) {
 	}
 	s.stats.rejected.Add(int64(len(o.res.Rejected)))
 	s.settle(o)
+	s.traces.accepted(o, s.now)
 	if o.err != nil {
 		o.r.Done(o.res, o.err)
 		return
@@ -162,6 +163,7 @@ func (s *Stream) acknowledge(upTo uint64) error {
 	for _, w := range ready {
 		w.done(nil)
 	}
+	s.traces.delivered(upTo, s.now)
 	err := s.log.Truncate(upTo)
 	if errors.Is(err, wal.ErrFull) {
 		// The keys find no room: the segments stay until the next time.

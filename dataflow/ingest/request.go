@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Request is what a producer sends at once. It belongs to the stream until Done
@@ -48,6 +49,9 @@ type Request struct {
 	// KeepBad: a record that cannot be decoded is accepted, and leaves by the
 	// source's port bad.
 	KeepBad bool
+	// Trace is the span that the request belongs to, if that is sampled: how long it
+	// takes until it is durable and until it is committed are spans below it.
+	Trace trace.SpanContext
 	// Done is called once, from a goroutine of the stream, in the order of Submit but
 	// for retries and the answers of ack: commit; it must not block.
 	Done func(Result, error)
@@ -56,6 +60,7 @@ type Request struct {
 	key, producer wal.Key
 	keyed         bool
 	size          int64
+	submitted     time.Time // with Trace
 }
 
 // Result says what became of a request.

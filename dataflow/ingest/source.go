@@ -216,7 +216,7 @@ func (s *Stream) decode(f wal.Frame) (entry, error) {
 	}
 	e.bads = body.bads
 	if len(body.rows) == 0 {
-		return e, nil
+		return e, e.check()
 	}
 	b, err := s.types.decodeRows(body.schema, body.rows)
 	if err != nil {
@@ -224,6 +224,10 @@ func (s *Stream) decode(f wal.Frame) (entry, error) {
 	}
 	if e.rows, err = fit(b, s.schema); err != nil {
 		return e, notFitting(err)
+	}
+	if err := e.check(); err != nil {
+		e.release()
+		return e, fmt.Errorf("read record %d of the write-ahead log: %w", f.First, err)
 	}
 	return e, nil
 }

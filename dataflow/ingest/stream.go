@@ -80,6 +80,7 @@ type Stream struct {
 		acked   uint64
 	}
 	recent recent
+	traces traces
 	stats  counters
 }
 
@@ -192,6 +193,9 @@ func (s *Stream) Submit(r *Request) error {
 		return err
 	}
 	r.name()
+	if r.Trace.IsSampled() {
+		r.submitted = s.now()
+	}
 	r.size = requestBytes
 	for _, p := range r.Records {
 		r.size += int64(len(p))
