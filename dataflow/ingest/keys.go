@@ -176,7 +176,7 @@ func (s *Stream) remember(notes []note, first, next uint64, arrived int64) error
 	if due || !s.reserved {
 		s.reserved = true
 		select {
-		case s.saving <- struct{}{}:
+		case s.saving <- due:
 		default:
 		}
 	}
@@ -226,8 +226,12 @@ func (s *Stream) Forget(key string) {
 // save writes keys to the disk when it is time.
 func (s *Stream) save() {
 	defer s.saved.Done()
-	for range s.saving {
-		if err := errors.Join(s.keys.Save(), s.keys.Reserve()); err != nil {
+	for due := range s.saving {
+		err := s.keys.Reserve()
+		if due {
+			err = errors.Join(err, s.keys.Save())
+		}
+		if err != nil {
 			s.logger.Warn("save idempotency keys: it is tried again", "error", err)
 		}
 	}

@@ -61,7 +61,7 @@ type Stream struct {
 
 	groups chan *group
 	ended  sync.WaitGroup // gather and commit
-	saving chan struct{}
+	saving chan bool
 	saved  sync.WaitGroup
 
 	mu struct {
@@ -93,7 +93,7 @@ func Open(env *dataflow.Env, cfg Config, spec Spec) (*Stream, error) {
 func open(env *dataflow.Env, cfg Config, spec Spec, fs wal.FS) (*Stream, error) {
 	dir := filepath.Join(env.WALDir, env.Step)
 	s := &Stream{
-		cfg: cfg, schema: spec.Schema(), logger: env.Log, now: env.Now, preview: env.Preview, groups: make(chan *group, 1), saving: make(chan struct{}, 1),
+		cfg: cfg, schema: spec.Schema(), logger: env.Log, now: env.Now, preview: env.Preview, groups: make(chan *group, 1), saving: make(chan bool, 1),
 		types: schemas{known: map[uint64][]byte{}}, late: map[uint64]uint64{}, width: 128, queueBytes: max(env.Memory/4, 4<<20),
 	}
 	if s.logger == nil {
