@@ -240,7 +240,8 @@ type Decoder interface {
 
 // ExtraCounter is an optional ability of a Decoder: it counts the fields outside
 // its schema that it ignored, by name, since it was made. The engine asks from
-// the goroutine that decodes.
+// the goroutine that decodes. A Source whose decoders are not made by the Env of
+// its task (a push source decodes when it takes a record) has it itself.
 type ExtraCounter interface {
 	Extra() map[string]int64
 }

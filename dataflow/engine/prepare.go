@@ -189,6 +189,9 @@ func (c *coordinator) openSource(ctx context.Context, s *Source) (bool, error) {
 		}
 		t := c.plant.addSourceTask(s, i, n, src, env, status)
 		t.extra = extra
+		if c, ok := src.(dataflow.ExtraCounter); ok {
+			extra.decoders = append(extra.decoders, c)
+		}
 		if f := c.j.fixed[s.Name]; f != nil && i == 0 {
 			t.fixed = newFixedReader(f, env)
 		}
