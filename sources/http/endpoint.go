@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	nethttp "net/http"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // endpoint is one stream at its path.
@@ -189,6 +192,16 @@ func closing() *problem {
 	return &problem{Status: 503, Reason: "closing", retryAfter: time.Second, Detail: "the pipeline is stopping: send the request again"}
 }
 
+// traceOf is the span that a client says its request belongs to (W3C Trace
+// Context).
+func traceOf(r *nethttp.Request) trace.SpanContext {
+	if r.Header.Get("Traceparent") == "" {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header))
+	return trace.SpanContextFromContext(ctx)
+}
+
 // take reads and checks a request, up to what is given to the stream.
 func (ep *endpoint) take(w nethttp.ResponseWriter, req *request) *problem {
 	r := req.http
@@ -211,6 +224,7 @@ func (ep *endpoint) take(w nethttp.ResponseWriter, req *request) *problem {
 	if p := req.identity(); p != nil {
 		return p
 	}
+	req.out.Trace = traceOf(r)
 	body, p := req.read(w)
 	if p != nil {
 		return p
