@@ -145,6 +145,7 @@ func (c *client3) subscribe(ctx context.Context, cl paho3.Client, present bool) 
 		}
 	}
 	if present && c.asKnown() && c.srv.cfg.Retained != retainedKeep {
+		c.srv.counts.add("subscribed", 1)
 		return nil
 	}
 	filters := map[string]byte{}

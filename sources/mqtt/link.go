@@ -197,6 +197,7 @@ func (k *link) subscribed(codes []byte) {
 	k.mu.Lock()
 	k.mu.refusals = out
 	k.mu.Unlock()
+	k.srv.counts.add("subscribed", 1)
 	for _, text := range out {
 		k.log.Error(text)
 	}
