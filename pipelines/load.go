@@ -61,6 +61,8 @@ type Pipeline struct {
 	// of sinks that read a changelog.
 	notReplayable map[string]string
 	changes       map[string]bool
+	// units of columns whose times are numbers in the payload, by source.
+	units map[string]map[string]string
 }
 
 // Load reads, checks and plans the file at path. It returns either a pipeline
@@ -303,6 +305,10 @@ func (l *loader) load(path string, o Options) *Pipeline {
 	}
 	if p.HTTP == "off" {
 		p.HTTP = ""
+	}
+	p.units = map[string]map[string]string{}
+	for _, s := range l.sources {
+		p.units[s.name] = unitsOf(s)
 	}
 	for _, s := range l.operators {
 		p.notReplayable[s.name] = s.planned.notReplayableAt(s.name)

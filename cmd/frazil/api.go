@@ -32,6 +32,8 @@ type api struct {
 	server *http.Server
 	done   chan struct{}
 	file   string
+	// token is what a request that changes something must know.
+	token string
 }
 
 // runInfo is run.json.
@@ -39,12 +41,17 @@ type runInfo struct {
 	Pipeline string `json:"pipeline"`
 	PID      int    `json:"pid"`
 	HTTP     string `json:"http,omitempty"`
+	Token    string `json:"token,omitempty"`
 }
 
 const runFile = "run.json"
 
 func serveAPI(p *pipelines.Pipeline, job *engine.Job, store *state.Store, log *slog.Logger) (*api, error) {
 	a := &api{p: p, job: job, store: store, file: filepath.Join(p.StateDir, runFile)}
+	var err error
+	if a.token, err = newToken(); err != nil {
+		return nil, err
+	}
 	if p.HTTP != "" {
 		ln, err := listen(p.HTTP)
 		if err != nil {
@@ -59,15 +66,23 @@ func serveAPI(p *pipelines.Pipeline, job *engine.Job, store *state.Store, log *s
 			}
 		}()
 	}
-	raw, err := json.Marshal(runInfo{p.Name, os.Getpid(), a.addr()})
+	raw, err := json.Marshal(runInfo{p.Name, os.Getpid(), a.addr(), a.token})
 	if err == nil {
-		err = os.WriteFile(a.file, append(raw, '\n'), 0o644)
+		err = writePrivate(a.file, append(raw, '\n'))
 	}
 	if err != nil {
 		a.close()
 		return nil, fmt.Errorf("write %s: %w", a.file, err)
 	}
 	return a, nil
+}
+
+// writePrivate writes a file that only its owner can read.
+func writePrivate(path string, text []byte) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
 }
 
 // listen takes the address, or the next free port after it.
@@ -119,6 +134,7 @@ func (a *api) routes() http.Handler {
 	mux.HandleFunc("GET /api/splits", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.job.Splits()) })
 	mux.HandleFunc("GET /api/explain/window", a.explainWindow)
 	mux.HandleFunc("GET /api/quarantine", a.quarantine)
+	mux.HandleFunc("POST /api/quarantine", a.guarded(a.changeQuarantine))
 	return mux
 }
 
@@ -142,14 +158,6 @@ func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 		red = []engine.Problem{}
 	}
 	reply(w, code, map[string]any{"healthy": len(red) == 0, "problems": red})
-}
-
-func (a *api) quarantine(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	enc := json.NewEncoder(w)
-	if err := engine.ReadQuarantine(a.store, func(q engine.Quarantined) error { return enc.Encode(q) }); err != nil {
-		slog.Warn("read the quarantine", "error", err)
-	}
 }
 
 // askRunning returns the answer of the process that runs p, or ok false when

@@ -9,14 +9,12 @@ import (
 	"path/filepath"
 
 	"frazil/dataflow/checkpoint"
-	"frazil/dataflow/engine"
 	"frazil/pipelines"
 	"frazil/state"
 )
 
 func init() {
 	register(command{"ledger", "--file FILE", "show the fate of every row, as of the last epoch", (*cli).ledger})
-	register(command{"quarantine", "list|show ID --file FILE", "show the rows of late and bad ports that nobody reads", (*cli).quarantine})
 }
 
 // pipelineFlag parses the arguments of a command that works on one pipeline.
@@ -94,6 +92,9 @@ func (c *cli) ledger(args []string) int {
 	if out == "table" {
 		fmt.Fprintf(c.out, "%s, epoch %d\n\n", p.Name, m.Epoch)
 		writeLedger(c.out, p.Graph, m)
+		if q := m.Quarantine; q != nil {
+			fmt.Fprintf(c.out, "\nquarantine: %d kept = %d there + %d sent again + %d discarded + %d dropped by a limit\n", q.Kept, q.Rows, q.SentAgain, q.Discarded, q.Dropped)
+		}
 		return exitOK
 	}
 	enc := json.NewEncoder(c.out)
@@ -102,87 +103,10 @@ func (c *cli) ledger(args []string) int {
 			return c.failed(err)
 		}
 	}
-	return exitOK
-}
-
-// eachQuarantined visits the quarantine of the running process or the store.
-func eachQuarantined(p *pipelines.Pipeline, visit func(engine.Quarantined) error) error {
-	resp, ok, err := askRunning(p, "/api/quarantine")
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return withStore(p, func(s *state.Store) error { return engine.ReadQuarantine(s, visit) })
-	}
-	defer resp.Body.Close()
-	for dec := json.NewDecoder(resp.Body); dec.More(); {
-		var q engine.Quarantined
-		if err := dec.Decode(&q); err != nil {
-			return err
+	if m.Quarantine != nil {
+		if err := enc.Encode(map[string]any{"epoch": m.Epoch, "quarantine": m.Quarantine}); err != nil {
+			return c.failed(err)
 		}
-		if err := visit(q); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *cli) quarantine(args []string) int {
-	var out string
-	p, rest, code := c.pipelineFlag("quarantine", args, &out, "table", "ndjson")
-	if p == nil {
-		return code
-	}
-	switch {
-	case len(rest) == 1 && rest[0] == "list":
-		return c.quarantineList(p, out)
-	case len(rest) == 2 && rest[0] == "show":
-		return c.quarantineShow(p, rest[1])
-	}
-	return c.wrong("quarantine needs list, or show ID")
-}
-
-func (c *cli) quarantineList(p *pipelines.Pipeline, out string) int {
-	enc := json.NewEncoder(c.out)
-	n := 0
-	err := eachQuarantined(p, func(q engine.Quarantined) error {
-		n++
-		if out == "ndjson" {
-			return enc.Encode(q)
-		}
-		_, err := fmt.Fprintf(c.out, "%s  %s  %s\n", q.ID, q.Reason, q.Detail)
-		return err
-	})
-	if err != nil {
-		return c.failed(err)
-	}
-	if out == "table" {
-		fmt.Fprintf(c.out, "%d rows\n", n)
-	}
-	return exitOK
-}
-
-func (c *cli) quarantineShow(p *pipelines.Pipeline, id string) int {
-	found := false
-	err := eachQuarantined(p, func(q engine.Quarantined) error {
-		if q.ID != id {
-			return nil
-		}
-		found = true
-		fmt.Fprintf(c.out, "id        %s\nstep      %s\nport      %s\nreason    %s\ndetail    %s\n", q.ID, q.Step, q.Port, q.Reason, q.Detail)
-		if q.Raw != nil {
-			fmt.Fprintf(c.out, "raw       %q\n", q.Raw)
-		}
-		if q.Row != nil {
-			fmt.Fprintf(c.out, "row       %s\n", q.Row)
-		}
-		return nil
-	})
-	if err != nil {
-		return c.failed(err)
-	}
-	if !found {
-		return c.failed(fmt.Errorf("there is no quarantined row %q; frazil quarantine list shows the ids", id))
 	}
 	return exitOK
 }

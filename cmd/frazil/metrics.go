@@ -44,8 +44,6 @@ var (
 	descWaiting     = desc("sink_commits_waiting", "Commits that wait for a sink's target.", "step")
 	descQueue       = desc("queue_bytes", "Bytes of batches that wait between tasks.")
 	descDirty       = desc("state_dirty_bytes", "Bytes of keyed state that wait for an epoch.")
-	descQuarantined = desc("quarantine_rows", "Rows in the quarantine.")
-	descQuarBytes   = desc("quarantine_bytes", "Bytes in the quarantine.")
 	descRestarts    = desc("restarts_total", "Restarts from the last epoch, since this process started.")
 	descEpochTime   = desc("epoch_duration_seconds", "How long epochs took, from the barrier until state and manifest were durable.")
 	descCommitTime  = desc("sink_commit_duration_seconds", "How long commits of a sink took, retries included.", "step")
@@ -116,8 +114,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	sendStreams(send, s.Streams)
 	send(descQueue, gauge, float64(s.QueueBytes))
 	send(descDirty, gauge, float64(s.DirtyBytes))
-	send(descQuarantined, gauge, float64(s.Quarantined))
-	send(descQuarBytes, gauge, float64(s.QuarantineBytes))
+	c.quarantine(s, send)
 	send(descRestarts, counter, float64(s.Restarts))
 	c.health(send)
 }

@@ -492,3 +492,13 @@ func (q *StoppedQuarantine) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// RowPayload is the row of a record that its source has decoded and then refused,
+// in the form of [Source.NewRowDecoder].
+func RowPayload(g *Graph, q *Quarantined) (json.RawMessage, error) {
+	src := g.source(q.Source)
+	if src == nil {
+		return nil, fmt.Errorf("its source %s is not in the pipeline any more", q.Source)
+	}
+	return rowPayload(q.Row, src.Schema)
+}

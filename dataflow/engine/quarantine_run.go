@@ -152,3 +152,6 @@ func (j *Job) quarantineHealth(s Status, add func(step, code, format string, arg
 		add("", ProblemQuarantined, "%d rows are in the quarantine; state.quarantine.alert_rows is %d. frazil quarantine list shows them", q.Rows, limits.AlertRows)
 	}
 }
+
+// QuarantineLimit is the size in bytes at which the quarantine is full.
+func (j *Job) QuarantineLimit() int64 { return j.o.Quarantine.Bytes }
