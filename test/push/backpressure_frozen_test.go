@@ -32,6 +32,17 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// listening says whether somebody accepts connections at an address.
+func listening(address string) func() bool {
+	return func() bool {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
+	}
+}
+
 // poster posts batches of numbered rows, one after the other, as fast as they are
 // answered. A refused batch is posted again until it is taken.
 type poster struct {
@@ -44,9 +55,15 @@ type poster struct {
 
 const batchRows = 1000
 
-func newPoster(url string) *poster {
+func newPoster(t *testing.T, url string) *poster {
 	p := &poster{url: url, stop: make(chan struct{}), done: make(chan error, 1)}
-	go func() { p.done <- p.run() }()
+	go func() {
+		err := p.run()
+		if err != nil {
+			t.Error(err) // Who waits for more of it waits in vain.
+		}
+		p.done <- err
+	}()
 	return p
 }
 
@@ -150,8 +167,8 @@ sinks:
   other: {from: free, files: {path: out}}
 `, address))
 	r := p.start(nil, "run", p.file)
-	r.until("it runs", func() bool { return p.metric("frazil_healthy") == "1" })
-	stuck, free := newPoster("http://"+address+"/stuck"), newPoster("http://"+address+"/free")
+	r.until("it listens", listening(address))
+	stuck, free := newPoster(t, "http://"+address+"/stuck"), newPoster(t, "http://"+address+"/free")
 	r.until("the table exists", func() bool {
 		return p.metric(`frazil_sink_committed_rows_total{pipeline="frozen",step="frozen"}`) > "0"
 	})

@@ -55,7 +55,7 @@ sinks:
 	}
 	r := p.start(env, "run", "--log-level", "debug", p.file)
 	url := "http://" + address + "/hooks"
-	r.until("it runs", func() bool { return p.metric("frazil_healthy") != "" })
+	r.until("it listens", listening(address))
 	post := func(token, body string) int {
 		req, err := http.NewRequest("POST", url, strings.NewReader(body))
 		if err != nil {
