@@ -32,6 +32,7 @@ const (
 	ProblemSourceHeld     = "source_held"     // not read on: a target is too far behind
 	ProblemRefusing       = "refusing"        // producers are refused: over the high-water mark
 	ProblemLogBroken      = "log_broken"      // the write-ahead log cannot be written
+	ProblemConnection     = "connection"      // a source is not connected, or lost its session
 	ProblemSourceStalled  = "source_stalled"  // neither rows nor word that there are none
 	ProblemWatermarkHeld  = "watermark_held"  // a split or source holds a watermark back
 	ProblemNoEpoch        = "no_epoch"        // rows wait and no epoch is written
@@ -107,6 +108,9 @@ func (j *Job) streamHealth(s Status, now time.Time, add func(step, code, format 
 	for step, st := range s.Streams {
 		if st.Broken != "" {
 			add(step, ProblemLogBroken, "stream %s takes nothing: %s", step, st.Broken)
+		}
+		for _, text := range st.Trouble {
+			add(step, ProblemConnection, "stream %s: %s", step, text)
 		}
 		if st.Oldest > 0 {
 			if age := now.Sub(time.UnixMicro(st.Oldest)); age > j.patience() {

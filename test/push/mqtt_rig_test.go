@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -199,4 +200,24 @@ func (d *device) publish(ctx context.Context, topic, payload string, qos byte) e
 
 func (d *device) close() {
 	_ = d.client.Disconnect(&paho.Disconnect{}) // It may be gone.
+}
+
+func (d *device) subscribe(ctx context.Context, filter string) error {
+	_, err := d.client.Subscribe(ctx, &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: filter, QoS: 1}}})
+	return err
+}
+
+// rewrite replaces a text in a file.
+func (p *place) rewrite(file, old, text string) {
+	p.t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if !strings.Contains(string(b), old) {
+		p.t.Fatalf("%s holds no %q", file, old)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(b), old, text)), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
 }
