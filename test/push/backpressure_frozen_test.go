@@ -173,6 +173,19 @@ sinks:
 		return p.metric(`frazil_sink_committed_rows_total{pipeline="frozen",step="frozen"}`) > "0"
 	})
 
+	refusals, more := int64(200), int64(300_000)
+	if full() {
+		refusals, more = 20_000, 10_000_000
+	}
+	// pace is how fast the other stream goes on, in rows a second: a figure, nothing
+	// depends on it.
+	pace := func(rows int64, ok func() bool) float64 {
+		from, began := free.accepted.Load(), time.Now()
+		r.until("the other stream has gone on", func() bool { return free.accepted.Load() >= from+rows && ok() })
+		return float64(free.accepted.Load()-from) / time.Since(began).Seconds()
+	}
+	before := pace(more, func() bool { return true })
+
 	db, err := sql.Open("sqlite", "file:"+p.path("frazil-data", "catalog.db")+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		t.Fatal(err)
@@ -183,14 +196,7 @@ sinks:
 		t.Fatal(err)
 	}
 	r.until("the stream refuses", func() bool { return stuck.refused.Load() > 0 })
-	refusals, more := int64(200), int64(300_000)
-	if full() {
-		refusals, more = 20_000, 10_000_000
-	}
-	freeAt := free.accepted.Load()
-	r.until("the other stream has gone on, and the stuck one has refused again and again", func() bool {
-		return stuck.refused.Load() >= refusals && free.accepted.Load() >= freeAt+more
-	})
+	during := pace(more, func() bool { return stuck.refused.Load() >= refusals })
 	if n := free.refused.Load(); n > 0 {
 		t.Errorf("the other stream refused %d requests", n)
 	}
@@ -217,7 +223,7 @@ sinks:
 		return p.metric(`frazil_stream_backlog_rows{pipeline="frozen",step="stuck"}`) == "0" && p.metric(`frazil_stream_backlog_rows{pipeline="frozen",step="free"}`) == "0"
 	})
 	peak := r.peakRSS()
-	t.Logf("%d and %d rows accepted, %d requests refused, peak memory %d MiB", wantStuck, wantFree, stuck.refused.Load(), peak>>20)
+	t.Logf("%d and %d rows accepted, %d requests refused, peak memory %d MiB; the other stream took %.0f rows a second before and %.0f while the table was frozen", wantStuck, wantFree, stuck.refused.Load(), peak>>20, before, during)
 	if limit := int64(256<<20) * 11 / 10; peak > limit {
 		t.Errorf("the program had %d MiB resident, its ceiling is 256 MiB and a tenth", peak>>20)
 	}
