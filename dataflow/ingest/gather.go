@@ -324,8 +324,9 @@ func (s *Stream) encode(g *group) ([]wal.Frame, error) {
 	return frames, nil
 }
 
-// frameBytes is about how large the rows of one frame are.
-const frameBytes = 1 << 20
+// frameBytes is about how large the rows of one frame are: what a damaged bit can
+// cost, and what a reader needs at once.
+const frameBytes = 64 << 10
 
 // encodeFrame encodes the rows from up to to of g.
 func (s *Stream) encodeFrame(g *group, body frameBody, from, to int64) (f wal.Frame, err error) {
