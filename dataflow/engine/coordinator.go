@@ -448,6 +448,11 @@ func (c *coordinator) heartbeat() error {
 			return err
 		}
 	}
+	if c.plant.quar.view.Load().expired(c.j.o.Quarantine, c.j.o.Now()) && c.state.Phase == checkpoint.Resting {
+		if err := c.step(checkpoint.Tick{}); err != nil {
+			return err
+		}
+	}
 	if d := c.j.o.UntilIdle; d > 0 && c.replay >= len(c.rec.Replays) {
 		now, act := c.j.o.Now(), c.activity()
 		if c.quietFrom.IsZero() || act.rows != c.quietRows {

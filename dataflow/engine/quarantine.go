@@ -81,6 +81,7 @@ type quarantineTask struct {
 	// edge of their source's task.
 	leaving map[string]int64
 	freed   int64
+	oldest  time.Time // as of the last barrier, zero: there is none
 	view    atomic.Pointer[quarantineView]
 }
 
@@ -89,6 +90,7 @@ type quarantineView struct {
 	counts checkpoint.QuarantineCounts
 	groups []QuarantineGroup
 	full   bool
+	oldest time.Time
 }
 
 // portInfo is what an edge brings: rows of a port, or (gone) the ids of rows that
@@ -104,7 +106,7 @@ func newQuarantineTask(kv *state.TaskKV, limits QuarantineLimits, leaving []stri
 		return nil, fmt.Errorf("load the quarantine: %w", err)
 	}
 	q := &quarantineTask{store: store, limits: limits.withDefaults(), leaving: map[string]int64{}, full: &atomic.Bool{}}
-	if err := q.leave(leaving); err != nil {
+	if err := errors.Join(q.leave(leaving), q.age()); err != nil {
 		return nil, fmt.Errorf("load the quarantine: %w", err)
 	}
 	q.show()
@@ -243,7 +245,26 @@ func (q *quarantineTask) expire() error {
 	if q.limits.Age == 0 {
 		return nil
 	}
-	return q.drop(func(at time.Time) bool { return at.Before(q.now().Add(-q.limits.Age)) })
+	if err := q.drop(func(at time.Time) bool { return at.Before(q.now().Add(-q.limits.Age)) }); err != nil {
+		return err
+	}
+	return q.age()
+}
+
+// age looks up the oldest row.
+func (q *quarantineTask) age() error {
+	q.oldest = time.Time{}
+	list, _, err := q.store.oldest(nil, 1)
+	if err == nil && len(list) > 0 {
+		q.oldest = list[0].at
+	}
+	return err
+}
+
+// expired says whether a row is older than the limit, so that an epoch is due even
+// if nothing else moves.
+func (v *quarantineView) expired(l QuarantineLimits, now time.Time) bool {
+	return l.Age > 0 && !v.oldest.IsZero() && v.oldest.Before(now.Add(-l.Age))
 }
 
 // drop drops rows, the oldest first, while more says so. Those that were sent
@@ -275,7 +296,7 @@ func (q *quarantineTask) drop(more func(at time.Time) bool) error {
 
 // show publishes the counts.
 func (q *quarantineTask) show() {
-	q.view.Store(&quarantineView{counts: q.store.sum.QuarantineCounts, groups: q.store.list(), full: q.full.Load()})
+	q.view.Store(&quarantineView{counts: q.store.sum.QuarantineCounts, groups: q.store.list(), full: q.full.Load(), oldest: q.oldest})
 }
 
 func (q *quarantineTask) row(p portInfo, b arrow.RecordBatch, i int) Quarantined {

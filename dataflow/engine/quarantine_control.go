@@ -164,14 +164,21 @@ func noWayBack(row *Quarantined, src *Source) *dataflow.Bad {
 	return &dataflow.Bad{Reason: "no_decode", Detail: fmt.Sprintf("source %s has no decode block, by which a payload would become a row again", row.Source)}
 }
 
-// asKept fills rec with what was kept of a row that the source has refused.
+// asKept fills rec with what was kept of a row. One that a step behind the source has
+// refused must still have all columns of the source.
 func asKept(row *Quarantined, src *Source, rec *fixedRecord) *dataflow.Bad {
 	if row.Raw != nil {
 		rec.Raw = row.Raw
 		return nil
 	}
-	if row.Step != row.Source || row.Row == nil {
+	var have map[string]json.RawMessage
+	if row.Row == nil || json.Unmarshal(row.Row, &have) != nil {
 		return &dataflow.Bad{Reason: "no_payload", Detail: "no payload was kept with the row: give one"}
+	}
+	for _, f := range src.Schema.Fields() {
+		if _, ok := have[f.Name]; !ok {
+			return &dataflow.Bad{Reason: "no_payload", Detail: fmt.Sprintf("the row has no column %q any more, which the source %s gives: give a payload", f.Name, src.Name)}
+		}
 	}
 	var err error
 	if rec.Row, err = rowPayload(row.Row, src.Schema); err != nil {

@@ -487,6 +487,56 @@ func TestTheOldestRowsAreDroppedWhereThatIsWanted(t *testing.T) {
 	}
 }
 
+// Old rows are dropped, also while nothing is read, and counted.
+func TestRowsAreDroppedByAge(t *testing.T) {
+	limit := &atomic.Int64{}
+	limit.Store(100)
+	r := start(t, lineGraph(limit, 1, &memTarget{}, &memTarget{}), Options{Every: 5 * time.Millisecond, Quarantine: QuarantineLimits{Age: time.Hour, AlertRows: 5}})
+	alert := func() bool {
+		return slices.ContainsFunc(r.job.Health(), func(p Problem) bool { return p.Code == ProblemQuarantined })
+	}
+	r.until("the bad rows are kept", func() bool {
+		m := r.job.Manifest()
+		return m != nil && m.Quarantine != nil && m.Quarantine.Rows >= 28
+	})
+	r.until("health is red", alert)
+	r.ahead.Store(int64(2 * time.Hour))
+	r.until("they are dropped", func() bool { return r.job.Manifest().Quarantine.Rows == 0 })
+	if q := r.job.Manifest().Quarantine; q.Dropped != q.Kept || q.Balance() != 0 {
+		t.Errorf("%+v", q)
+	}
+}
+
+// A late row that has the columns of its source is sent again only by somebody who
+// means it.
+func TestARowOfAStepIsSentAgainByItsSource(t *testing.T) {
+	limit := &atomic.Int64{}
+	limit.Store(500)
+	rows := &memTarget{}
+	r := start(t, lineGraph(limit, 1, rows, &memTarget{}), Options{Every: 5 * time.Millisecond, WALDir: t.TempDir()})
+	in := func(id string) bool {
+		_, ok := quarantined(t, r.job.o.Store)[id]
+		return ok
+	}
+	r.until("everything is read", func() bool { return r.job.Status().Read == 1000 && in("src/0/496/src") })
+	_, mended := linePayload("0", 6)
+	res, err := r.job.Resend(t.Context(), []Resend{{ID: "src/0/6/src", Raw: []byte(mended)}})
+	if err != nil || !res[0].Sent {
+		t.Fatalf("%+v %v", res, err)
+	}
+	// Its window was made long ago.
+	late := "src/" + string(fixedSplit) + "/1/count"
+	r.until("it is late", func() bool { return in(late) && !in("src/0/6/src") })
+	if res, err = r.job.Resend(t.Context(), []Resend{{ID: late}}); err != nil || res[0].Sent || res[0].Reason != "at_source" {
+		t.Fatalf("%+v %v", res, err)
+	}
+	if res, err = r.job.Resend(t.Context(), []Resend{{ID: late, AtSource: true}}); err != nil || !res[0].Sent {
+		t.Fatalf("%+v %v", res, err)
+	}
+	again := "src/" + string(fixedSplit) + "/2/count"
+	r.until("it is late once more", func() bool { return !in(late) && in(again) })
+}
+
 // Rows of a version that kept nothing but them are counted, and are the oldest.
 func TestAQuarantineWithoutSummaryIsCounted(t *testing.T) {
 	store := openStore(t, t.TempDir())
