@@ -242,3 +242,23 @@ func writeCertificate(dir, name string, c, parent *x509.Certificate, key, parent
 	}
 	return os.WriteFile(filepath.Join(dir, name+".key"), keyPEM, 0o600)
 }
+
+// Await waits until a topic's retained or next message is payload.
+func (b *Mosquitto) Await(t testing.TB, topic, payload string) {
+	t.Helper()
+	tool, err := mosquitto("mosquitto_sub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(b.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(readyWithin); time.Now().Before(end); {
+		out, err := exec.Command(tool, "-h", host, "-p", port, "-q", "1", "-t", topic, "-C", "1", "-W", "60").Output()
+		if err == nil && string(bytes.TrimSpace(out)) == payload {
+			return
+		}
+	}
+	t.Fatalf("the topic %s never said %q", topic, payload)
+}
