@@ -142,6 +142,9 @@ func (l *Log) Append(frames []Frame) (uint64, error) {
 	if broken != nil {
 		return 0, broken
 	}
+	if err := l.atReserve(); err != nil {
+		return 0, err
+	}
 	s, err := l.room(first, size)
 	if err != nil {
 		return 0, err
@@ -365,7 +368,12 @@ func (l *Log) Truncate(upTo uint64) error {
 	}
 	// The marker must say that the records are committed before they are gone:
 	// otherwise their absence is damage.
-	err := marker.Sync()
+	l.mu.Lock()
+	_, err := marker.WriteAt(mark{l.mu.next, l.mu.acked}.encode(), 0)
+	l.mu.Unlock()
+	if err == nil {
+		err = marker.Sync()
+	}
 	if err != nil {
 		return fmt.Errorf("truncate the write-ahead log: %w", err)
 	}
