@@ -148,6 +148,11 @@ sinks:
 	// The session expires while nothing is on its way: that would be gone, whoever
 	// reads.
 	f.pause.Lock()
+	defer func() {
+		if t.Failed() {
+			t.Logf("%d acknowledged, %d rows, %d accepted, redelivered %d; streams %s", f.total(), len(p.rows("fleet.rows")), p.accepted(), p.event("redelivered"), p.run("streams", "--file", p.file))
+		}
+	}()
 	r.until("all is committed", func() bool { return int64(len(p.rows("fleet.rows"))) >= f.total() })
 	redelivered += p.event("redelivered")
 	r.signal(syscall.SIGTERM)
