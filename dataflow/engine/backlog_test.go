@@ -43,6 +43,17 @@ func (s *slowSource) Poll(ctx context.Context, limit dataflow.PollLimit) (datafl
 	return s.Source.Poll(ctx, limit)
 }
 
+func slow(s *Source, epoch func() dataflow.Epoch) {
+	open := s.New
+	s.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+		src, err := open(ctx, env)
+		if err != nil {
+			return nil, err
+		}
+		return &slowSource{ackedSource: src.(ackedSource), epoch: epoch}, nil
+	}
+}
+
 func withAcks(s *Source) (*Source, *atomic.Int64) {
 	acks := &atomic.Int64{}
 	open := s.New
@@ -75,11 +86,7 @@ func TestATargetThatIsStuckHoldsUpOnlyTheSourceThatFeedsIt(t *testing.T) {
 	all, _ := wantRows(1, 4*rows)
 	// The stuck source gives a batch an epoch, so that it does not come to its end
 	// before it is held.
-	open := one.New
-	one.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
-		src, err := open(ctx, env)
-		return &slowSource{ackedSource: src.(ackedSource), epoch: func() dataflow.Epoch { return r.job.Status().Epoch }}, err
-	}
+	slow(one, func() dataflow.Epoch { return r.job.Status().Epoch })
 	r = start(t, g, Options{Every: time.Millisecond})
 	r.until("the source of the stuck target is held", func() bool { return r.job.Status().Sources["stuck"].Held })
 	r.until("everything of the other source is committed and acknowledged", func() bool {

@@ -50,6 +50,8 @@ type coordinator struct {
 	// started, aligned and staged are when the epoch under way came so far.
 	started, aligned, staged time.Time
 	spans                    epochSpans
+	// diskFull: there is no room for an epoch.
+	diskFull bool
 }
 
 // sourceRun is one source step in this attempt.
@@ -214,6 +216,9 @@ func (c *coordinator) handle(e any) error {
 
 // step feeds the protocol and does what it says.
 func (c *coordinator) step(e checkpoint.Event) error {
+	if _, ok := e.(checkpoint.Tick); ok && c.diskFull {
+		return nil
+	}
 	var actions []checkpoint.Action
 	c.state, actions = checkpoint.Step(c.state, e)
 	for _, a := range actions {
@@ -244,7 +249,7 @@ func (c *coordinator) step(e checkpoint.Event) error {
 func (c *coordinator) holdBacklogged() {
 	held := c.state.Held()
 	for name, b := range c.plant.backlog {
-		b.Store(c.replay >= len(c.rec.Replays) && slices.Contains(held, name))
+		b.Store(c.diskFull || c.replay >= len(c.rec.Replays) && slices.Contains(held, name))
 	}
 }
 
@@ -440,6 +445,7 @@ func (c *coordinator) awaitAcks(ctx context.Context) {
 // heartbeat looks at what has no event of its own.
 func (c *coordinator) heartbeat() error {
 	c.refreshStatus()
+	c.lookForRoom()
 	if err := c.relieve(); err != nil {
 		return err
 	}

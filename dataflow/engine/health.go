@@ -86,7 +86,7 @@ func (j *Job) sinkHealth(s Status, add func(step, code, format string, args ...a
 		}
 	}
 	for step, src := range s.Sources {
-		if src.Held {
+		if src.Held && j.behind(step, s) != "" {
 			add(step, ProblemSourceHeld, "source %s is not read on: %s", step, j.behind(step, s))
 		}
 	}

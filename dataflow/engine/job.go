@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"frazil/dataflow"
@@ -110,7 +111,8 @@ func (j *Job) attempts(ctx context.Context) (Result, error) {
 			continue
 		}
 		j.note(func(s *Status) { s.LastError = err.Error() })
-		if phase == connecting {
+		if phase == connecting || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			// Nothing here is wrong but the outside: it is tried for ever.
 			if !retry.wait(ctx, j.stop, err) {
 				return res, err
 			}

@@ -40,6 +40,9 @@ type Options struct {
 	// the free and all bytes of the disk that a folder is on.
 	Disks    []string
 	DiskFree func(dir string) (free, total uint64, err error)
+	// DiskReserve is how much of a disk of total bytes is kept free; below half of it
+	// nothing is read and no epoch begins. Default: state.DiskReserve.
+	DiskReserve func(total uint64) uint64
 	// Preview: nothing is kept, so that the sources are told nothing of what is
 	// safe; and bad rows are not logged, since they are shown.
 	Preview bool
@@ -63,6 +66,9 @@ func (o Options) withDefaults() *Options {
 	o.Quarantine = o.Quarantine.withDefaults()
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.DiskReserve == nil {
+		o.DiskReserve = state.DiskReserve
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

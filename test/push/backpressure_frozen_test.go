@@ -48,15 +48,16 @@ func listening(address string) func() bool {
 type poster struct {
 	url               string
 	client            http.Client
-	accepted, refused atomic.Int64 // rows, requests
+	rest              time.Duration // between two posts
+	accepted, refused atomic.Int64  // rows, requests
 	stop              chan struct{}
 	done              chan error
 }
 
 const batchRows = 1000
 
-func newPoster(t *testing.T, url string) *poster {
-	p := &poster{url: url, stop: make(chan struct{}), done: make(chan error, 1)}
+func newPoster(t *testing.T, url string, rest time.Duration) *poster {
+	p := &poster{url: url, rest: rest, stop: make(chan struct{}), done: make(chan error, 1)}
 	go func() {
 		err := p.run()
 		if err != nil {
@@ -82,6 +83,9 @@ func (p *poster) run() error {
 		case http.StatusOK:
 			n += batchRows
 			p.accepted.Add(batchRows)
+			if p.rest > 0 {
+				<-time.After(p.rest)
+			}
 		case http.StatusTooManyRequests:
 			p.refused.Add(1)
 			select {
@@ -168,7 +172,7 @@ sinks:
 `, address))
 	r := p.start(nil, "run", p.file)
 	r.until("it listens", listening(address))
-	stuck, free := newPoster(t, "http://"+address+"/stuck"), newPoster(t, "http://"+address+"/free")
+	stuck, free := newPoster(t, "http://"+address+"/stuck", 0), newPoster(t, "http://"+address+"/free", 0)
 	r.until("the table exists", func() bool {
 		return p.metric(`frazil_sink_committed_rows_total{pipeline="frozen",step="frozen"}`) > "0"
 	})
