@@ -79,9 +79,9 @@ func (c *groupCold) clear(group int) {
 	*p = groupColdPart{}
 }
 
-// hot is what the groups in memory may take: half of what the filters leave, since
-// the table is copied, but an eighth of the limit in any case.
-func (c *groupCold) hot() int64 { return max(c.limit-c.bytes, c.limit/4) / 2 }
+// hot is what the groups in memory may take: what the filters leave, but a quarter
+// of the limit in any case.
+func (c *groupCold) hot() int64 { return max(c.limit-c.bytes, c.limit/4) }
 
 // used estimates what the groups in memory take.
 func (o *groupKeyed) used() int64 {
@@ -163,8 +163,13 @@ func (o *groupKeyed) wake(e state.Entry, hash uint64, key []byte) error {
 	return o.decode(e, key, value)
 }
 
+// groupColdSlice is the part of the limit that leaves at one barrier if that is more
+// than the excess: what leaves is a change of the state, and takes as much memory
+// until it is durable.
+const groupColdSlice = 8
+
 // choose marks the groups that are to leave the memory, if they take too much of it:
-// half of what they may take stays, since the table is copied then.
+// the excess and some more, but at least three quarters of what they may take stay.
 func (o *groupKeyed) choose() (any bool) {
 	if o.cold.limit == 0 {
 		return false
@@ -173,8 +178,9 @@ func (o *groupKeyed) choose() (any bool) {
 	if o.excess() == 0 {
 		return false
 	}
-	live := o.table.Len() - o.dropped
-	leave := live - int(float64(live)*float64(o.cold.hot()/2)/float64(o.used()))
+	used := o.used()
+	bytes := max(o.excess(), min(used-o.cold.hot()/4*3, o.cold.limit/groupColdSlice))
+	leave := int(float64(o.table.Len()-o.dropped)*float64(bytes)/float64(used)) + 1
 	// Those without a row since the last time, then the oldest.
 	for _, used := range []uint64{0, groupUsed} {
 		for i := 0; i < o.table.Len() && leave > 0; i++ {
@@ -182,13 +188,14 @@ func (o *groupKeyed) choose() (any bool) {
 			if *mark&(groupDropped|groupLeaves) == 0 && *mark&groupUsed == used {
 				*mark |= groupLeaves
 				leave--
+				any = true
 			}
 		}
 	}
 	for i := range o.table.Len() {
 		o.table.Row(o.table.At(i))[0] &^= groupUsed
 	}
-	return true
+	return any
 }
 
 // shrink moves the groups to the KV that choose has marked. Nothing is dirty.
@@ -215,7 +222,8 @@ func (o *groupKeyed) shrink() error {
 		delete(o.older, e)
 		o.drop(e)
 	}
-	return o.compact()
+	o.compact()
+	return nil
 }
 
 // groupColdGone is how many groups one barrier drops; the next one goes on.

@@ -48,34 +48,27 @@ func (o *groupKeyed) sweep() error {
 	}
 	o.values.purge()
 	if 2*o.dropped > o.table.Len() {
-		return o.compact()
+		o.compact()
 	}
 	return nil
 }
 
-// compact makes the table anew without the groups that were dropped. Nothing is
-// dirty.
-func (o *groupKeyed) compact() error {
-	old, heaps, older := o.table, o.heaps, o.older
-	o.table, o.heaps, o.older = state.NewTable(o.words()), o.layout.newHeaps(), map[state.Entry][]groupPart{}
-	o.dropped = 0
-	for i := range old.Len() {
-		e := old.At(i)
-		if old.Row(e)[0]&groupDropped != 0 {
-			continue
+// compact takes the groups out of the table that were dropped. Nothing is dirty.
+func (o *groupKeyed) compact() {
+	heaps, older := o.layout.newHeaps(), map[state.Entry][]groupPart{}
+	o.table.Compact(func(e state.Entry) bool {
+		return o.table.Row(e)[0]&groupDropped == 0
+	}, func(from, to state.Entry) {
+		acc := o.acc(to)
+		for h, b := range o.layout.bytes {
+			if w := acc[b.off]; w != 0 {
+				heaps[h].values = append(heaps[h].values, o.heaps[h].get(w))
+				acc[b.off] = uint64(len(heaps[h].values))
+			}
 		}
-		n, _ := o.table.Upsert(old.Hash(e), old.Key(e))
-		row := o.table.Row(n)
-		row[0] = old.Row(e)[0]
-		o.buf = o.layout.encode(o.buf[:0], old.Row(e)[1:1+o.layout.stride], heaps)
-		if err := o.layout.merge(row[1:1+o.layout.stride], o.heaps, o.buf); err != nil {
-			return err
+		if parts := o.older[from]; len(parts) > 0 {
+			older[to] = parts
 		}
-		o.setNumber(n, old.Row(e)[1+o.layout.stride])
-		if parts := older[e]; len(parts) > 0 {
-			o.older[n] = parts
-		}
-	}
-	o.table.ClearDirty()
-	return nil
+	})
+	o.heaps, o.older, o.dropped = heaps, older, 0
 }

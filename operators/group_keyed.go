@@ -87,9 +87,7 @@ func newGroupKeyed(env *dataflow.Env, s *groupShape) (*groupKeyed, error) {
 		return nil, fmt.Errorf("restore groups: %w", err)
 	}
 	if 2*o.dropped > o.table.Len() {
-		if err := o.compact(); err != nil {
-			return nil, fmt.Errorf("restore groups: %w", err)
-		}
+		o.compact()
 	}
 	if err := o.values.restore(env); err != nil {
 		return nil, fmt.Errorf("restore distinct values: %w", err)
@@ -364,7 +362,8 @@ func (o *groupKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out datafl
 	if err := o.sweep(); err != nil {
 		return fmt.Errorf("drop groups: %w", err)
 	}
-	if leave {
+	// What leaves may make the filters grow, so that more has to leave.
+	for ; leave; leave = o.choose() {
 		if err := o.shrink(); err != nil {
 			return err
 		}

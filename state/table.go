@@ -34,7 +34,7 @@ type Table struct {
 }
 
 // Entry is the place of a key in its table: the number of its chunk, and its word
-// there. It stays the same until Reset, and grows in the order of insertion.
+// there. It stays the same until Reset or Compact, and grows in the order of insertion.
 type Entry uint32
 
 const (
@@ -77,6 +77,8 @@ func (t *Table) at(e Entry) unsafe.Pointer {
 func (t *Table) head(e Entry) *uint64 { return (*uint64)(t.at(e)) }
 
 func (t *Table) number(e Entry) int { return int(*t.head(e) >> 32) }
+
+func (t *Table) keyLen(e Entry) int { return int(uint32(*t.head(e))) }
 
 // Find returns the entry of key.
 func (t *Table) Find(hash uint64, key []byte) (e Entry, ok bool) {
