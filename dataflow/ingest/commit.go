@@ -3,6 +3,7 @@ package ingest
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"frazil/dataflow"
@@ -88,9 +89,16 @@ func (s *Stream) append(frames []wal.Frame) (first uint64, err error) {
 	first, err = s.log.Append(frames)
 	switch {
 	case err == nil:
+		if s.full {
+			s.full = false
+			s.logger.Info("the disk of the write-ahead log has room again", "sequence", s.log.Next()-1)
+		}
 		return first, nil
 	case errors.Is(err, wal.ErrFull):
-		s.logger.Warn("the disk of the write-ahead log is full: records are refused until there is room", "error", err)
+		if !s.full {
+			s.full = true
+			s.logger.Warn("the disk of the write-ahead log is full: records are refused until there is room", "error", err)
+		}
 		return 0, &BusyError{Reason: "disk_full", RetryAfter: 5 * retryAfter, Detail: "the disk of the write-ahead log is full"}
 	}
 	s.logger.Error("the write-ahead log could not be written: records are refused until it is recovered", "error", err)
@@ -165,12 +173,14 @@ func (s *Stream) acknowledge(upTo uint64) error {
 	}
 	s.traces.delivered(upTo, s.now)
 	err := s.log.Truncate(upTo)
-	if errors.Is(err, wal.ErrFull) {
-		// The keys find no room: the segments stay until the next time.
+	switch {
+	case errors.Is(err, wal.ErrCorrupt):
+		return corrupt(err)
+	case err != nil && !errors.Is(err, os.ErrClosed):
+		// What could not be removed is tried again with the next commit.
 		s.logger.Warn("truncate the write-ahead log", "error", err)
-		return nil
 	}
-	return err
+	return nil
 }
 
 // trouble notes why nothing can be written now; nil: all is well.

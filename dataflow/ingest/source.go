@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -339,10 +338,7 @@ func (r *source) Ack(_ context.Context, _ dataflow.Epoch, upTo map[dataflow.Spli
 	if err != nil {
 		return err
 	}
-	if err := r.s.acknowledge(seq); err != nil && !errors.Is(err, ErrClosed) {
-		return err
-	}
-	return nil
+	return r.s.acknowledge(seq)
 }
 
 // Discover implements dataflow.Discoverer.

@@ -56,8 +56,9 @@ type Stream struct {
 	meta  []array.Builder
 	width int64
 	extra extras
-	// down and reserved belong to commit. down: the log must be opened anew.
-	down, reserved bool
+	// down, full and reserved belong to commit. down: the log must be opened anew;
+	// full: the last append found no room.
+	down, full, reserved bool
 
 	groups chan *group
 	ended  sync.WaitGroup // gather and commit
