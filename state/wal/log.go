@@ -145,9 +145,6 @@ func (l *Log) Append(frames []Frame) (uint64, error) {
 	if err := l.atReserve(); err != nil {
 		return 0, err
 	}
-	if err := l.atReserve(); err != nil {
-		return 0, err
-	}
 	s, err := l.room(first, size)
 	if err != nil {
 		return 0, err
