@@ -96,7 +96,7 @@ func (p pattern) names() []string {
 // that have names, in order. A wildcard in front does not match a topic that
 // begins with $.
 func (p pattern) match(topic string, values []string) ([]string, bool) {
-	if strings.HasPrefix(topic, "$") && (len(p.levels) == 0 || p.levels[0].wild) {
+	if strings.HasPrefix(topic, "$") && p.wildFront() {
 		return values, false
 	}
 	rest, more := topic, true
@@ -118,6 +118,10 @@ func (p pattern) match(topic string, values []string) ([]string, bool) {
 
 // overlaps says whether a topic may match both.
 func (p pattern) overlaps(q pattern) bool {
+	// A wildcard in front matches no topic that begins with $.
+	if p.wildFront() && q.dollar() || q.wildFront() && p.dollar() {
+		return false
+	}
 	for i := range max(len(p.levels), len(q.levels)) {
 		if i == len(p.levels) {
 			return p.rest
@@ -129,9 +133,12 @@ func (p pattern) overlaps(q pattern) bool {
 		if !a.wild && !b.wild && a.literal != b.literal {
 			return false
 		}
-		if i == 0 && (a.wild && strings.HasPrefix(b.literal, "$") || b.wild && strings.HasPrefix(a.literal, "$")) {
-			return false
-		}
 	}
 	return true
+}
+
+func (p pattern) wildFront() bool { return len(p.levels) == 0 || p.levels[0].wild }
+
+func (p pattern) dollar() bool {
+	return len(p.levels) > 0 && strings.HasPrefix(p.levels[0].literal, "$")
 }

@@ -148,7 +148,11 @@ sinks:
 	// The session expires while nothing is on its way: that would be gone, whoever
 	// reads.
 	f.pause.Lock()
+	paused := true
 	defer func() {
+		if paused {
+			f.pause.Unlock()
+		}
 		if t.Failed() {
 			t.Logf("%d acknowledged, %d rows, %d accepted, redelivered %d; streams %s", f.total(), len(p.rows("fleet.rows")), p.accepted(), p.event("redelivered"), p.run("streams", "--file", p.file))
 		}
@@ -171,6 +175,7 @@ sinks:
 	if got := p.health(); !slices.Contains(got, "in connection") {
 		t.Errorf("health says %q, want that the session was lost", got)
 	}
+	paused = false
 	f.pause.Unlock()
 	r.until("messages flow after the loss", flows(50))
 	f.stop()
