@@ -22,9 +22,29 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// MendText makes a new payload of one that could not be decoded: expr is an
-// expression over the text raw, and gives a text.
-func MendText(payload []byte, expr string) ([]byte, error) {
+// Mender makes payloads of others by expressions. One goroutine uses it.
+type Mender struct {
+	p     *Pipeline
+	exprs component.NamedExprs
+	// what was compiled last: payloads that follow each other are often alike.
+	schema *arrow.Schema
+	op     dataflow.Operator
+}
+
+// NewMender mends payloads by expressions, each for a field or column by name.
+func (p *Pipeline) NewMender(exprs component.NamedExprs) *Mender { return &Mender{p: p, exprs: exprs} }
+
+// NewTextMender mends payloads by one expression over the text raw, which gives the
+// new text.
+func (p *Pipeline) NewTextMender(expr string) *Mender {
+	return p.NewMender(component.NamedExprs{{Name: mendedText, Expr: expr}})
+}
+
+const mendedText = "mended"
+
+// Text makes a new payload, for a text mender.
+func (m *Mender) Text(payload []byte) ([]byte, error) {
+	expr := m.exprs[0].Expr
 	if !utf8.Valid(payload) {
 		return nil, errors.New("the payload is not text (UTF-8): give a new one")
 	}
@@ -35,12 +55,12 @@ func MendText(payload []byte, expr string) ([]byte, error) {
 	defer col.Release()
 	in := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "raw", Type: dataflow.TypeString}}, nil), []arrow.Array{col}, 1)
 	defer in.Release()
-	out, err := compute(in, component.NamedExprs{{Name: "mended", Expr: expr}})
+	out, err := m.compute(in)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Release()
-	text, ok := out.Column(dataflow.Column(out.Schema(), "mended")).(*array.String)
+	text, ok := out.Column(dataflow.Column(out.Schema(), mendedText)).(*array.String)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("%q gives %s, expected string: the new payload", expr, dataflow.TypeName(out.Column(1).DataType()))
@@ -50,24 +70,24 @@ func MendText(payload []byte, expr string) ([]byte, error) {
 	return []byte(text.Value(0)), nil
 }
 
-// MendJSON sets fields of a payload that is a JSON object, by expressions over its
+// JSON sets fields of a payload that is a JSON object, by expressions over its
 // fields. A field is what JSON says it is: bool, string, json for lists and
 // objects, and for numbers the type of the source's column of that name, if it is
 // one of numbers, else int64 or float64.
-func (p *Pipeline) MendJSON(source string, payload []byte, set component.NamedExprs) ([]byte, error) {
+func (m *Mender) JSON(source string, payload []byte) ([]byte, error) {
 	doc, err := parseDocument(payload)
 	if err != nil {
 		return nil, err
 	}
-	in := doc.batch(p.declared(source))
+	in := doc.batch(m.p.declared(source))
 	defer in.Release()
-	out, err := compute(in, set)
+	out, err := m.compute(in)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Release()
-	for _, e := range set {
-		v, err := mendedValue(out.Column(dataflow.Column(out.Schema(), e.Name)), p.units[source][e.Name])
+	for _, e := range m.exprs {
+		v, err := mendedValue(out.Column(dataflow.Column(out.Schema(), e.Name)), m.p.units[source][e.Name])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Name, err)
 		}
@@ -76,10 +96,10 @@ func (p *Pipeline) MendJSON(source string, payload []byte, set component.NamedEx
 	return doc.encode(), nil
 }
 
-// MendRow sets columns of a row of a source, a JSON object in the form of
+// Row sets columns of a row of a source, a JSON object in the form of
 // [engine.Source.NewRowDecoder], by expressions over its columns.
-func (p *Pipeline) MendRow(source string, row []byte, set component.NamedExprs) ([]byte, error) {
-	s := p.source(source)
+func (m *Mender) Row(source string, row []byte) ([]byte, error) {
+	s := m.p.source(source)
 	if s == nil || s.NewRowDecoder == nil {
 		return nil, fmt.Errorf("source %q has no decode block", source)
 	}
@@ -96,7 +116,7 @@ func (p *Pipeline) MendRow(source string, row []byte, set component.NamedExprs) 
 	for _, c := range cols {
 		c.Release()
 	}
-	out, err := compute(in, set)
+	out, err := m.compute(in)
 	if err != nil {
 		return nil, err
 	}
@@ -146,44 +166,17 @@ func unitsOf(s *step) map[string]string {
 	return out
 }
 
-// compute evaluates expressions over one row by the operator that is made for it.
-func compute(in arrow.RecordBatch, exprs component.NamedExprs) (arrow.RecordBatch, error) {
-	spec := component.OperatorNamed("project")
-	if spec == nil {
-		return nil, errors.New("this program has no expressions: the operator project is not part of it")
-	}
-	fields := map[string]string{}
-	for _, e := range exprs {
-		fields[e.Name] = strings.ReplaceAll(e.Expr, "${", "$${")
-	}
-	text, err := json.Marshal(map[string]any{"compute": fields})
-	if err != nil {
-		return nil, err
-	}
-	node, problems := component.Parse("expression", text, func(string) (string, bool) { return "", false })
-	cfg := spec.NewConfig()
-	if len(problems) == 0 {
-		problems = component.Decode(node, cfg)
-	}
-	if len(problems) > 0 {
-		return nil, errors.New(problems[0].Msg)
-	}
-	opIn := component.OperatorIn{Inputs: []dataflow.Stream{{Schema: in.Schema()}}, Names: []string{"payload"}}
-	if _, err := spec.Plan(opIn, cfg); err != nil {
-		var ps component.Problems
-		if errors.As(err, &ps) && len(ps) > 0 {
-			return nil, fmt.Errorf("%s: %s", strings.TrimPrefix(ps[0].Path, "compute."), ps[0].Msg)
+// compute evaluates the expressions over one row by the operator that is made for
+// it.
+func (m *Mender) compute(in arrow.RecordBatch) (arrow.RecordBatch, error) {
+	if m.op == nil || !m.schema.Equal(in.Schema()) {
+		if err := m.compile(in.Schema()); err != nil {
+			return nil, err
 		}
-		return nil, err
-	}
-	env := &dataflow.Env{Step: "fix", Tasks: 1, Alloc: memory.DefaultAllocator, Log: slog.New(slog.DiscardHandler), Fates: &dataflow.Fates{}, Splits: &dataflow.SplitTable{}}
-	op, err := spec.New(context.Background(), env, opIn, cfg)
-	if err != nil {
-		return nil, err
 	}
 	var out arrow.RecordBatch
 	var bad error
-	err = op.Process(context.Background(), 0, in, dataflow.EmitFunc(func(_ context.Context, port int, b arrow.RecordBatch) error {
+	err := m.op.Process(context.Background(), 0, in, dataflow.EmitFunc(func(_ context.Context, port int, b arrow.RecordBatch) error {
 		if port > 0 && b.NumRows() > 0 {
 			bad = errors.New(b.Column(1).(*array.String).Value(0))
 		}
@@ -194,13 +187,65 @@ func compute(in arrow.RecordBatch, exprs component.NamedExprs) (arrow.RecordBatc
 		b.Release()
 		return nil
 	}))
-	if err = errors.Join(err, op.Close()); err == nil && out == nil {
+	if err == nil && out == nil {
 		err = bad
 		if bad == nil {
 			err = errors.New("the expressions gave no row")
 		}
 	}
 	return out, err
+}
+
+// compile makes the operator for payloads with these fields.
+func (m *Mender) compile(schema *arrow.Schema) error {
+	if err := m.Close(); err != nil {
+		return err
+	}
+	spec := component.OperatorNamed("project")
+	if spec == nil {
+		return errors.New("this program has no expressions: the operator project is not part of it")
+	}
+	fields := map[string]string{}
+	for _, e := range m.exprs {
+		fields[e.Name] = strings.ReplaceAll(e.Expr, "${", "$${")
+	}
+	text, err := json.Marshal(map[string]any{"compute": fields})
+	if err != nil {
+		return err
+	}
+	node, problems := component.Parse("expression", text, func(string) (string, bool) { return "", false })
+	cfg := spec.NewConfig()
+	if len(problems) == 0 {
+		problems = component.Decode(node, cfg)
+	}
+	if len(problems) > 0 {
+		return errors.New(problems[0].Msg)
+	}
+	in := component.OperatorIn{Inputs: []dataflow.Stream{{Schema: schema}}, Names: []string{"payload"}}
+	if _, err := spec.Plan(in, cfg); err != nil {
+		var ps component.Problems
+		if errors.As(err, &ps) && len(ps) > 0 {
+			return fmt.Errorf("%s: %s", strings.TrimPrefix(ps[0].Path, "compute."), ps[0].Msg)
+		}
+		return err
+	}
+	env := &dataflow.Env{Step: "fix", Tasks: 1, Alloc: memory.DefaultAllocator, Log: slog.New(slog.DiscardHandler), Fates: &dataflow.Fates{}, Splits: &dataflow.SplitTable{}}
+	if m.op, err = spec.New(context.Background(), env, in, cfg); err != nil {
+		m.op = nil
+		return err
+	}
+	m.schema = schema
+	return nil
+}
+
+// Close frees what was compiled.
+func (m *Mender) Close() error {
+	if m.op == nil {
+		return nil
+	}
+	err := m.op.Close()
+	m.op = nil
+	return err
 }
 
 // mendedValue is value 0 of a column as a payload holds it.

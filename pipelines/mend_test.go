@@ -36,7 +36,7 @@ func TestPayloadsAreMendedByExpressions(t *testing.T) {
 		{payload: `[1]`, column: "n", expr: "1", fails: "no JSON object"},
 		{payload: `{"a":`, column: "n", expr: "1", fails: "no JSON"},
 	} {
-		got, err := p.MendJSON("s", []byte(c.payload), component.NamedExprs{{Name: c.column, Expr: c.expr}})
+		got, err := p.NewMender(component.NamedExprs{{Name: c.column, Expr: c.expr}}).JSON("s", []byte(c.payload))
 		switch {
 		case c.fails != "":
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
@@ -49,12 +49,13 @@ func TestPayloadsAreMendedByExpressions(t *testing.T) {
 }
 
 func TestTextIsMendedByAnExpression(t *testing.T) {
-	got, err := pipelines.MendText([]byte(`{"a":1,}`), "replace(raw, ',}', '}')")
+	p := &pipelines.Pipeline{}
+	got, err := p.NewTextMender("replace(raw, ',}', '}')").Text([]byte(`{"a":1,}`))
 	if err != nil || string(got) != `{"a":1}` {
 		t.Errorf("%s %v", got, err)
 	}
 	for payload, expr := range map[string]string{"a": "length(raw)", "b": "null::text", "\xff": "raw"} {
-		if got, err := pipelines.MendText([]byte(payload), expr); err == nil {
+		if got, err := p.NewTextMender(expr).Text([]byte(payload)); err == nil {
 			t.Errorf("%q by %s gives %q", payload, expr, got)
 		}
 	}
@@ -65,8 +66,8 @@ func TestRowsAreMendedByExpressions(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	got, err := p.MendRow("s", []byte(`{"dev":"a","at":null,"temp":1,"n":5,"price":"2.00","key":"AP8="}`),
-		component.NamedExprs{{Name: "at", Expr: "to_timestamp(n)"}})
+	m := p.NewMender(component.NamedExprs{{Name: "at", Expr: "to_timestamp(n)"}})
+	got, err := m.Row("s", []byte(`{"dev":"a","at":null,"temp":1,"n":5,"price":"2.00","key":"AP8="}`))
 	if want := `{"dev":"a","at":"1970-01-01T00:00:05.000000Z","temp":1,"n":5,"price":"2.00","key":"AP8="}`; err != nil || string(got) != want {
 		t.Errorf("%s %v, want %s", got, err, want)
 	}

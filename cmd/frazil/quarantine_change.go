@@ -17,7 +17,7 @@ import (
 
 // Bounds of one request to a running pipeline.
 const (
-	resendRows   = 500
+	resendRows   = 2000
 	resendBytes  = 8 << 20
 	discardRows  = 5000
 	refusalsTold = 20
@@ -220,11 +220,12 @@ func (f *quarantineFlags) mender(p *pipelines.Pipeline) (func(*engine.Quarantine
 		}
 		return func(_ *engine.Quarantined, x *engine.Resend) error { x.Row = json.RawMessage(f.row); return nil }, nil
 	case f.with != "":
+		m := p.NewTextMender(f.with)
 		return func(q *engine.Quarantined, x *engine.Resend) (err error) {
 			if q.Raw == nil {
 				return errors.New("no payload was kept with it: give one (--payload, --row), or set columns (--set)")
 			}
-			x.Raw, err = pipelines.MendText(q.Raw, f.with)
+			x.Raw, err = m.Text(q.Raw)
 			return err
 		}, nil
 	}
@@ -232,14 +233,15 @@ func (f *quarantineFlags) mender(p *pipelines.Pipeline) (func(*engine.Quarantine
 	if err != nil {
 		return nil, err
 	}
+	m := p.NewMender(set)
 	return func(q *engine.Quarantined, x *engine.Resend) (err error) {
 		switch {
 		case q.Raw != nil:
-			x.Raw, err = p.MendJSON(q.Source, q.Raw, set)
+			x.Raw, err = m.JSON(q.Source, q.Raw)
 		case q.Row != nil && q.Step == q.Source:
 			var row json.RawMessage
 			if row, err = engine.RowPayload(p.Graph, q); err == nil {
-				x.Row, err = p.MendRow(q.Source, row, set)
+				x.Row, err = m.Row(q.Source, row)
 			}
 		default:
 			err = errors.New("a step behind the source has refused it: give a payload for the source (--payload)")

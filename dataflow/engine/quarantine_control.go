@@ -330,7 +330,6 @@ func (j *Job) Resend(ctx context.Context, list []Resend) ([]Resent, error) {
 	if errors.Is(err, errNotConnected) && len(out) > 0 {
 		err = nil // They are durable; the next attempt knows of them.
 	}
-	j.Checkpoint()
 	return out, err
 }
 
