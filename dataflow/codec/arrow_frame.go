@@ -8,6 +8,7 @@ import (
 
 // Messages of an Arrow IPC stream, as far as they are looked at here.
 const (
+	messageSchema     = 1
 	messageDictionary = 2
 	messageRecords    = 3
 )
@@ -54,8 +55,111 @@ func checkStream(b []byte) (err error) {
 		if m.compressed() {
 			return errCompressed
 		}
+		m.checkLengths()
 	}
 	return nil
+}
+
+// checkLengths panics where a list of a message claims more elements than there is
+// room for: the library makes room for as many as it is told.
+func (t table) checkLengths() {
+	kind := byte(0)
+	if f := t.field(1); f > 0 {
+		kind = t.b[f]
+	}
+	t.pairs(4)
+	head, ok := t.table(2)
+	if !ok {
+		panic("no head")
+	}
+	switch kind {
+	case messageSchema:
+		left := maxFields
+		head.fields(1, &left, 0)
+		head.pairs(2)
+		head.vector(3, 8)
+	case messageDictionary:
+		if head, ok = head.table(1); !ok {
+			panic("no rows")
+		}
+		head.rows()
+	case messageRecords:
+		head.rows()
+	}
+}
+
+// Bounds of a schema.
+const (
+	maxFields     = 10_000
+	maxFieldDepth = 64
+)
+
+// fields checks a list of fields and those below them.
+func (t table) fields(slot int, left *int, depth int) {
+	n := t.vector(slot, 4)
+	if *left -= n; *left < 0 || depth > maxFieldDepth {
+		panic("too many fields")
+	}
+	for i := range n {
+		f := t.element(slot, i)
+		f.fields(5, left, depth+1)
+		f.pairs(6)
+		if typ, ok := f.table(3); ok {
+			kind := byte(0)
+			if at := f.field(2); at > 0 {
+				kind = f.b[at]
+			}
+			if kind == typeUnion {
+				typ.vector(1, 4)
+			}
+		}
+	}
+}
+
+// typeUnion is the kind of a union's type, whose table holds a list.
+const typeUnion = 14
+
+// pairs checks a list of keys and values.
+func (t table) pairs(slot int) { t.vector(slot, 4) }
+
+// rows checks the lists of a record batch.
+func (t table) rows() {
+	t.vector(1, 16)
+	buffers := t.vector(2, 16)
+	n := t.vector(4, 8)
+	if n == 0 {
+		return
+	}
+	f := t.field(4)
+	at := f + int(binary.LittleEndian.Uint32(t.b[f:])) + 4
+	for i := range n {
+		c := binary.LittleEndian.Uint64(t.b[at+8*i:])
+		if c > uint64(buffers) {
+			panic("more buffers than there are")
+		}
+	}
+}
+
+// vector checks that a list has room for its elements and returns how many there
+// are.
+func (t table) vector(slot, size int) int {
+	f := t.field(slot)
+	if f == 0 {
+		return 0
+	}
+	at := f + int(binary.LittleEndian.Uint32(t.b[f:]))
+	n := int(binary.LittleEndian.Uint32(t.b[at:]))
+	if n*size > len(t.b)-at-4 {
+		panic("a list is longer than the message")
+	}
+	return n
+}
+
+// element returns a table of a list of tables.
+func (t table) element(slot, i int) table {
+	f := t.field(slot)
+	at := f + int(binary.LittleEndian.Uint32(t.b[f:])) + 4 + 4*i
+	return table{t.b, at + int(binary.LittleEndian.Uint32(t.b[at:]))}
 }
 
 // table is a table of a flat buffer: at is its place in b.

@@ -7,6 +7,7 @@ import (
 	"io"
 	nethttp "net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -112,29 +113,40 @@ func (r *request) grow(b []byte, in io.Reader, limit, size int64, wrong func(err
 	if int64(cap(b)) < held {
 		b = make([]byte, 0, held)
 	}
+	// What is longer than expected is read in parts, which are joined at the end:
+	// growing by doubling would take three times as much.
+	var full [][]byte
+	total := int64(0) // bytes in full
 	for {
 		if len(b) == cap(b) {
-			b = append(make([]byte, 0, min(2*cap(b), int(limit)+1)), b...)
+			full, total = append(full, b), total+int64(len(b))
+			b = make([]byte, 0, min(max(total, 64<<10), maxPart, limit+1-total))
 		}
-		if int64(len(b)) >= held {
-			more := int64(cap(b)) - held
+		if more := total + int64(len(b)) - held; more >= 0 {
+			more = total + int64(cap(b)) - held
 			if p := r.hold(more); p != nil {
 				return b, p
 			}
 			held += more
 		}
-		n, err := in.Read(b[len(b):min(cap(b), int(limit)+1)])
+		n, err := in.Read(b[len(b):min(int64(cap(b)), limit+1-total)])
 		b = b[:len(b)+n]
 		switch {
-		case int64(len(b)) > limit:
+		case total+int64(len(b)) > limit:
 			return b, wrong(nil)
 		case err == io.EOF:
-			return b, nil
+			if len(full) == 0 {
+				return b, nil
+			}
+			return slices.Concat(append(full, b)...), nil
 		case err != nil:
 			return b, wrong(err)
 		}
 	}
 }
+
+// maxPart is the size up to which parts of a body grow.
+const maxPart = 4 << 20
 
 func tooLarge(format string, args ...any) *problem {
 	return &problem{Status: 413, Reason: "too_large", Detail: fmt.Sprintf(format, args...)}
