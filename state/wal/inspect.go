@@ -156,6 +156,16 @@ type salvaged struct {
 	problems []error
 }
 
+// steadyMark reads the marker, again where it is just being written.
+func steadyMark(fs vfs.FS, dir string) (m mark, ok bool, err error) {
+	for range 5 {
+		if m, ok, err = readMark(fs, dir); ok || err != nil {
+			break
+		}
+	}
+	return m, ok, err
+}
+
 type salvagedSegment struct {
 	first   uint64
 	bytes   int64
@@ -163,14 +173,25 @@ type salvagedSegment struct {
 	damaged bool
 }
 
-// salvage reads every whole frame in dir.
-func salvage(fs vfs.FS, dir string) (*salvaged, error) {
-	s := &salvaged{}
-	m, marked, err := readMark(fs, dir)
-	if err != nil && !errors.Is(err, ErrVersion) {
-		return nil, err
+// salvage reads every whole frame in dir, again where files went meanwhile.
+func salvage(fs vfs.FS, dir string) (s *salvaged, err error) {
+	for range 20 {
+		if s, err = salvageOnce(fs, dir); !errors.Is(err, errMoved) {
+			break
+		}
 	}
-	s.mark = m
+	return s, err
+}
+
+// errMoved: the log was truncated while it was read.
+var errMoved = errors.New("the write-ahead log was truncated while it was read: try again")
+
+func salvageOnce(fs vfs.FS, dir string) (*salvaged, error) {
+	s := &salvaged{}
+	// Beside a process that appends and truncates: what the marker said was synced
+	// before the files were looked at must be in them; what it says is committed
+	// afterwards may be gone.
+	before, _, err := steadyMark(fs, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +199,11 @@ func salvage(fs vfs.FS, dir string) (*salvaged, error) {
 	if err != nil {
 		return nil, err
 	}
+	after, marked, err := steadyMark(fs, dir)
+	if err != nil {
+		return nil, err
+	}
+	s.mark = mark{before.next, after.acked}
 	if len(firsts) == 0 && !marked {
 		return nil, fmt.Errorf("there is no write-ahead log in %s: %w", dir, os.ErrNotExist)
 	}
@@ -197,8 +223,7 @@ func salvage(fs vfs.FS, dir string) (*salvaged, error) {
 		}
 		data, err := readFile(fs, fs.PathJoin(dir, segmentName(first)))
 		if isNotExist(err) {
-			s.next = max(s.next, until)
-			continue // Truncated meanwhile.
+			return nil, errMoved
 		}
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -172,6 +173,6 @@ func write(t *testing.T, fs vfs.FS, path string, data []byte) {
 	t.Helper()
 	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
 	must(t, err)
-	_, err = f.Write(data)
+	_, err = f.Write(slices.Clone(data)) // Write may change what it is given.
 	must(t, errors.Join(err, f.Close()))
 }

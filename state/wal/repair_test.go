@@ -125,3 +125,36 @@ func joined(list []Range) (out []Range) {
 	}
 	return out
 }
+
+// A log that is appended to and truncated meanwhile is no damaged one.
+func TestInspectBesideAWriter(t *testing.T) {
+	fs := vfs.NewMem()
+	l, err := Open("w", Options{FS: fs, SegmentBytes: 2000})
+	must(t, err)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 20_000 && err == nil; i++ {
+			var first uint64
+			first, err = l.Append([]Frame{{Records: 2, Kind: 1, Body: make([]byte, 100)}})
+			if err == nil && i%7 == 0 {
+				err = l.Truncate(first)
+			}
+		}
+		done <- err
+	}()
+	for n := 0; ; n++ {
+		info, err := inspect(fs, "w")
+		must(t, err)
+		if len(info.Problems) > 0 || len(info.Lost) > 0 {
+			t.Fatalf("look %d: %+v", n, info)
+		}
+		select {
+		case err := <-done:
+			must(t, err)
+			must(t, l.Close())
+			return
+		default:
+		}
+	}
+}
