@@ -173,6 +173,9 @@ func recordSchema(c codec.JSONConfig) any {
 
 func orNull(s any) any { return object{"anyOf": []any{s, object{"type": "null"}}} }
 
+// maxFloat32 is the least number that no float32 is near to.
+const maxFloat32 = 0x1.ffffffp127
+
 const (
 	patternBase64 = `^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$`
 	patternClock  = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?`
@@ -195,7 +198,7 @@ func valueSchema(t dataflow.TypeSpec, c codec.JSONConfig) any {
 	case *arrow.Int64Type:
 		return object{"type": "integer", "format": "int64", "minimum": math.MinInt64, "maximum": math.MaxInt64}
 	case *arrow.Float32Type:
-		return object{"type": "number", "format": "float", "minimum": -3.4e38, "maximum": 3.4e38}
+		return object{"type": "number", "format": "float", "exclusiveMinimum": -maxFloat32, "exclusiveMaximum": maxFloat32}
 	case *arrow.Float64Type:
 		return object{"type": "number", "format": "double"}
 	case *arrow.Decimal128Type:
