@@ -30,7 +30,13 @@ type client5 struct {
 }
 
 func newClient5(k *link) *client5 {
-	return &client5{link: k, session: &session5{lane: k.lane}}
+	c := &client5{link: k}
+	c.session = &session5{lane: k.lane, ended: func(reason byte) {
+		err := fmt.Errorf("the broker ended the connection (reason 0x%02x)", reason)
+		c.cause.Store(&err)
+		c.taken.Store(reason == packets.DisconnectSessionTakenOver)
+	}}
+	return c
 }
 
 const dialWithin = 10 * time.Second
@@ -61,19 +67,12 @@ func (c *client5) start() {
 		o.WillMessage = &paho.WillMessage{Topic: st.Topic, Payload: []byte(st.Offline), QoS: byte(st.QoS), Retain: st.Retain}
 	}
 	o.ClientConfig = paho.ClientConfig{
-		ClientID: c.lane.client, Session: c.session, EnableManualAcknowledgment: true, SendAcksInterval: time.Hour,
+		ClientID: c.lane.client, Session: c.session,
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
-			c.session.receive(p.Packet.Packet()) // qos 0 only: see session5.PacketReceived.
+			c.session.receive(p.Packet.Packet())
 			return true, nil
 		}},
-		OnClientError: func(err error) { c.cause.Store(&err) },
-		OnServerDisconnect: func(d *paho.Disconnect) {
-			err := fmt.Errorf("the broker ended the connection (reason 0x%02x)", d.ReasonCode)
-			c.cause.Store(&err)
-			if d.ReasonCode == packets.DisconnectSessionTakenOver {
-				c.taken.Store(true)
-			}
-		},
+		OnClientError: func(err error) { c.cause.CompareAndSwap(nil, &err) },
 	}
 	var err error
 	if c.manager, err = autopaho.NewConnection(c.ctx, o); err != nil {

@@ -37,8 +37,10 @@ type link struct {
 		err   error // why it is down
 		// short counts connections and tries in a row that did not last.
 		short int
-		// taken counts how often another client took the session, in a row.
+		// taken counts how often another client took the session, in a row; flaps the
+		// connections in a row that the broker ended soon and without a reason.
 		taken    int
+		flaps    int
 		lostAt   time.Time // when the session was lost last
 		refusals []string  // filters that were refused or got a lower qos
 		ups      int
@@ -131,14 +133,23 @@ func (k *link) wentUp(present bool) {
 func (k *link) wentDown(err error, taken bool) {
 	now := k.srv.now()
 	k.mu.Lock()
-	if k.mu.up && now.Sub(k.mu.since) > lasting {
-		k.mu.short = 0
+	lasted := k.mu.up && now.Sub(k.mu.since) > lasting
+	switch {
+	case lasted:
+		k.mu.short, k.mu.flaps = 0, 0
 		if now.Sub(k.mu.since) > maxTaken {
 			k.mu.taken = 0
 		}
-	} else {
+	case k.mu.up:
 		k.mu.short++
+		k.mu.flaps++
+	default: // It was not reached at all: nobody else has the session.
+		k.mu.short++
+		k.mu.flaps = 0
 	}
+	// Some brokers do not say that another client has the session: both then throw
+	// each other out.
+	taken = taken || k.mu.flaps >= maxFlaps
 	if taken {
 		k.mu.taken++
 	}
@@ -159,7 +170,8 @@ func (k *link) wentDown(err error, taken bool) {
 
 const (
 	// lasting is what a connection must last not to count as a failed try.
-	lasting  = 10 * time.Second
+	lasting  = 30 * time.Second
+	maxFlaps = 5
 	minDelay = 100 * time.Millisecond
 	maxDelay = 15 * time.Second
 	// A session that another client took is not fought over.

@@ -12,11 +12,14 @@ import (
 )
 
 // session5 is the session of a client of version 5, instead of the library's own:
-// messages go straight to the lane, acknowledgements are written when they are due,
+// acknowledgements are written when they are due,
 // many at once and bound to the connection that brought the messages, and what the
 // broker says of qos 2 reaches the stream, which remembers it over a kill.
 type session5 struct {
 	lane *lane
+	// ended is called with the reason that the broker gives for the end of a
+	// connection, before the client notices it.
+	ended func(reason byte)
 
 	mu struct {
 		sync.Mutex
@@ -80,7 +83,10 @@ func (s *session5) ConAckReceived(w io.Writer, _ *packets.Connect, ack *packets.
 }
 
 // ConnectionLost implements session.SessionManager.
-func (s *session5) ConnectionLost(*packets.Disconnect) error {
+func (s *session5) ConnectionLost(d *packets.Disconnect) error {
+	if d != nil {
+		s.ended(d.ReasonCode)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.wire == nil {
@@ -118,10 +124,10 @@ func (s *session5) AddToSession(_ context.Context, p session.Packet, answer chan
 }
 
 // PacketReceived implements session.SessionManager.
-func (s *session5) PacketReceived(p *packets.ControlPacket, _ chan<- *packets.Publish) error {
+func (s *session5) PacketReceived(p *packets.ControlPacket, messages chan<- *packets.Publish) error {
 	switch c := p.Content.(type) {
 	case *packets.Publish:
-		s.receive(c)
+		messages <- c // The way of those of qos 0, so that all keep their order.
 		return nil
 	case *packets.Pubrel:
 		s.lane.released(c.PacketID)
@@ -156,11 +162,8 @@ func (s *session5) send(p interface {
 // receive puts a message into the lane.
 func (s *session5) receive(p *packets.Publish) {
 	s.mu.Lock()
-	w := s.mu.wire
+	w := s.mu.last // The connection may be gone by now.
 	s.mu.Unlock()
-	if w == nil {
-		return
-	}
 	m := message{
 		topic: p.Topic, payload: p.Payload, received: s.lane.srv.now(), via: w,
 		id: p.PacketID, qos: p.QoS, retained: p.Retain, dup: p.Duplicate,
@@ -174,8 +177,8 @@ func (s *session5) receive(p *packets.Publish) {
 	s.lane.put(m)
 }
 
-// Ack implements session.SessionManager. The client calls it for messages of qos 0
-// at most; acknowledgements are the lane's.
+// Ack implements session.SessionManager. The client calls it when it has handed a
+// message over; acknowledgements are the lane's.
 func (s *session5) Ack(*packets.Publish) error { return nil }
 
 // Close implements session.SessionManager.
