@@ -43,7 +43,7 @@ type groupKeyed struct {
 	before  []byte // rows as they were at the last barrier, of what changed since
 	log     *keyLog
 	cold    groupCold
-	changed bool           // since the last barrier
+	changed int            // groups, since the last barrier
 	values  *groupDistinct // nil without distinct
 	changes *groupChanges
 	wm      dataflow.Time
@@ -172,7 +172,6 @@ func (o *groupKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ da
 	hashes := b.Column(0).(*array.Uint64).Uint64Values()
 	keys, accs := b.Column(1).(*array.Binary), b.Column(2).(*array.Binary)
 	var values []byte
-	o.changed = true
 	for i, h := range hashes {
 		if i%windowWarm == 0 {
 			o.table.Warm(hashes[i:min(i+windowWarm, len(hashes))])
@@ -184,11 +183,15 @@ func (o *groupKeyed) Process(_ context.Context, _ int, b arrow.RecordBatch, _ da
 				return err
 			}
 			*mark |= groupBegun
+			if *mark&groupShown == 0 {
+				o.changed++
+			}
 		} else {
 			*mark |= groupUsed
 		}
 		if *mark&(groupShown|groupPlace) == groupShown {
 			o.keepFormer(e)
+			o.changed++
 		}
 		if o.values != nil {
 			values = b.Column(3).(*array.Binary).Value(i)
@@ -337,7 +340,7 @@ func (o *groupKeyed) OnBarrier(ctx context.Context, _ dataflow.Epoch, out datafl
 	if err := o.changes.emit(ctx, o, out); err != nil {
 		return err
 	}
-	o.changed = false
+	o.changed = 0
 	leave := o.choose()
 	err := o.table.Dirty(func(e state.Entry) error {
 		mark := &o.table.Row(e)[0]
