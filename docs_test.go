@@ -91,7 +91,9 @@ func TestPipelinesInDocumentsLint(t *testing.T) {
 			_, problems := pipelines.Parse(filepath.Join(filepath.Dir(p.path), "snippet.yaml"), []byte(b.text), pipelines.Options{
 				Parallelism: 2,
 				// Secrets are set; everything else has a default.
-				Lookup: func(name string) (string, bool) { return "a secret that is long enough", strings.HasSuffix(name, "_CREDENTIAL") },
+				Lookup: func(name string) (string, bool) {
+					return "a secret that is long enough", strings.HasSuffix(name, "_CREDENTIAL")
+				},
 			})
 			for _, x := range problems {
 				t.Errorf("%s: %s", name, x)
