@@ -145,6 +145,7 @@ func planDedup(in component.OperatorIn, cfg DedupConfig) (component.OperatorPlan
 		RouteBy:     dedupHi,
 		KeyText:     strings.Join(cfg.Key, ", "),
 		State:       fmt.Sprintf("one entry per passed row, until the watermark is %s after it (twice within)", 2*cfg.Within),
+		Spills:      "keys",
 		Fingerprint: dedupFingerprint(schema, cols, cfg),
 	}
 	if cfg.Order == orderEvent {

@@ -27,6 +27,7 @@ func planDedupLast(in component.OperatorIn, cfg DedupConfig) (component.Operator
 		},
 		Keyed: true, Exchange: topExchange, RouteBy: groupHash, KeyText: s.by.keyText(),
 		State:       fmt.Sprintf("the last row per key, until the watermark is about %s after it (twice within)", 2*cfg.Within),
+		Spills:      "keys and their rows",
 		Fingerprint: "dedup last/1 " + s.fingerprint(),
 	}, nil
 }

@@ -159,6 +159,10 @@ func planGroup(in component.OperatorIn, cfg GroupConfig) (component.OperatorPlan
 	if err != nil {
 		return component.OperatorPlan{}, err
 	}
+	spills := "groups"
+	if len(s.set.distinct) > 0 {
+		spills = ""
+	}
 	return component.OperatorPlan{
 		Ports: []dataflow.Port{
 			{Name: dataflow.PortOut, Stream: dataflow.Stream{Schema: s.out, Changelog: true, Key: s.by.names(), Forgets: true}},
@@ -170,6 +174,7 @@ func planGroup(in component.OperatorIn, cfg GroupConfig) (component.OperatorPlan
 		RouteBy:     groupHash,
 		KeyText:     s.by.keyText(),
 		State:       s.stateText(cfg),
+		Spills:      spills,
 		Fingerprint: fmt.Sprintf("group/1 expire %dus", s.expire) + s.by.fingerprint() + s.set.fingerprint(),
 	}, nil
 }

@@ -222,6 +222,7 @@ func planOver(in component.OperatorIn, cfg OverConfig) (component.OperatorPlan, 
 		RouteBy:     overHash,
 		KeyText:     s.by.keyText(),
 		State:       s.bound(cfg),
+		Spills:      "partitions",
 		Fingerprint: s.fingerprint(),
 	}, nil
 }

@@ -172,6 +172,7 @@ func planTop(in component.OperatorIn, cfg TopConfig) (component.OperatorPlan, er
 		return plan, nil
 	}
 	plan.Ports[0].Stream.Changelog, plan.Ports[0].Stream.Key = true, s.changelogKey()
+	plan.Spills = "groups"
 	plan.State = fmt.Sprintf("the first %d rows per group, until the watermark is about %s after its last row (twice expire_after)", s.limit, 2*cfg.ExpireAfter)
 	return plan, nil
 }

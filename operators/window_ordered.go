@@ -29,6 +29,7 @@ func planWindowOrdered(in component.OperatorIn, cfg WindowConfig) (component.Ope
 		KeyText:     windowKeyText(cfg.By),
 		Delay:       time.Duration(s.keep) * time.Microsecond,
 		State:       s.bound(cfg),
+		Spills:      "groups",
 		Fingerprint: s.orderedFingerprint(cfg),
 	}
 	if s.earlyAfter > 0 {

@@ -1,6 +1,7 @@
 package pipelines
 
 import (
+	"fmt"
 	"time"
 
 	"frazil/dataflow"
@@ -77,7 +78,9 @@ type OperatorInfo struct {
 	// Delay is how far it holds the watermark back.
 	Delay string `json:"delay,omitempty"`
 	// State says what it keeps and until when; "" if it keeps nothing.
-	State       string `json:"state,omitempty"`
+	State string `json:"state,omitempty"`
+	// Spills says what of it leaves the memory, and from which size on.
+	Spills      string `json:"spills,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Replayable: reading the sources again gives the same rows here; if not,
 	// NotReplayable names the step upstream, or this one, and says why.
@@ -121,7 +124,7 @@ func (p *Pipeline) Describe() Description {
 	}
 	for _, o := range g.Operators {
 		ports[o.Name] = o.Plan.Ports
-		d.Operators = append(d.Operators, describeOperator(g, o, p.notReplayable[o.Name]))
+		d.Operators = append(d.Operators, describeOperator(g, o, p.notReplayable[o.Name], p.StateMemory))
 	}
 	for _, s := range g.Sinks {
 		d.Sinks = append(d.Sinks, SinkInfo{
@@ -155,17 +158,30 @@ func orOff(d time.Duration) string {
 	return component.Duration(d).String()
 }
 
-func describeOperator(g *engine.Graph, o *engine.Operator, notReplayable string) OperatorInfo {
+func describeOperator(g *engine.Graph, o *engine.Operator, notReplayable string, stateMemory int64) OperatorInfo {
 	out := OperatorInfo{Name: o.Name, Component: o.Component, From: o.In.Names, Keyed: o.Plan.Keyed, State: o.Plan.State,
 		Fingerprint: o.Plan.Fingerprint, Replayable: notReplayable == "", NotReplayable: notReplayable,
 		Ports: portsOf(g, o.Name, o.Plan.Ports)}
 	if o.Plan.Keyed {
 		out.Key, out.Tasks = o.Plan.KeyText, g.Parallelism
+		out.Spills = "nothing, all of it stays in memory"
+		if o.Plan.Spills != "" {
+			out.Spills = fmt.Sprintf("%s that do not fit into %s per task wait in the state store", o.Plan.Spills, roughBytes(g.StateShare(stateMemory)))
+		}
 	}
 	if o.Plan.Delay > 0 {
 		out.Delay = component.Duration(o.Plan.Delay).String()
 	}
 	return out
+}
+
+// roughBytes writes a size with no more digits than people want.
+func roughBytes(n int64) string {
+	unit := int64(1 << 10)
+	for n >= 10*unit<<10 {
+		unit <<= 10
+	}
+	return component.Bytes(max(n/unit, 1) * unit).String()
 }
 
 func portsOf(g *engine.Graph, step string, ports []dataflow.Port) []PortInfo {

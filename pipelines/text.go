@@ -75,6 +75,9 @@ func (w *textWriter) operator(o OperatorInfo) {
 	}
 	if o.State != "" {
 		w.line(1, "state: %s", o.State)
+		if o.Spills != "" {
+			w.line(1, "leaves memory: %s", o.Spills)
+		}
 	} else {
 		w.line(1, "keeps nothing")
 	}

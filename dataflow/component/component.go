@@ -101,6 +101,9 @@ type OperatorPlan struct {
 	// State describes what the step keeps and its bound, for people; "" for a
 	// stateless step.
 	State string
+	// Spills names what of it waits in the state store alone where Env.Memory has no
+	// room for it, for people ("groups"); "" for a step that keeps all in memory.
+	Spills string
 	// NotReplayable says why the same input may give another result; "" if not.
 	NotReplayable string
 	// ByOrder: NotReplayable holds only where rows of several splits meet; with a

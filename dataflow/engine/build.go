@@ -296,7 +296,7 @@ func (p *plant) buildKeyed(ctx context.Context, op *Operator) error {
 	p.closed[op.Name] = orNew(p.closed[op.Name])
 	for i := range n {
 		env := p.env(op.Name, i, n)
-		env.Groups, env.Memory = state.GroupsOf(i, n), p.stateShare()
+		env.Groups, env.Memory = state.GroupsOf(i, n), p.g.StateShare(p.o.StateMemory)
 		kv, err := p.o.Store.KV(op.Name, env.Groups)
 		if err != nil {
 			return err

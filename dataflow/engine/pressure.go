@@ -4,7 +4,7 @@ import "frazil/dataflow/checkpoint"
 
 // What is done about changes of the state that no epoch has made durable yet. They
 // may take half of the memory for state (the other half is for what operators keep:
-// see stateShare). Changes that are being written count twice: beside them are the
+// see Graph.StateShare). Changes that are being written count twice: beside them are the
 // tables that are made of them.
 //
 //   - At an eighth of the memory for state an epoch is asked for.
@@ -33,6 +33,12 @@ func (p *plant) unwritten() (all, frozen int64) {
 				all += kv.DirtyBytes()
 				frozen += kv.FrozenBytes()
 			}
+		}
+	}
+	if p.quar != nil { // Bad rows are kept by an epoch as well.
+		for _, kv := range p.quar.chain.kvs {
+			all += kv.DirtyBytes()
+			frozen += kv.FrozenBytes()
 		}
 	}
 	return all, min(frozen, all)
