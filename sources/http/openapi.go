@@ -173,8 +173,8 @@ func recordSchema(c codec.JSONConfig) any {
 
 func orNull(s any) any { return object{"anyOf": []any{s, object{"type": "null"}}} }
 
-// maxFloat32 is the least number that no float32 is near to.
-const maxFloat32 = 0x1.ffffffp127
+// maxFloat32 is the least float64 whose text no float32 is near to.
+const maxFloat32 = 0x1.ffffff0000001p127
 
 const (
 	patternBase64 = `^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$`
