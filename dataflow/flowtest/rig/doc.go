@@ -1,6 +1,6 @@
 // Package rig gives tests real servers and outside readers: a Kafka broker, an
-// MQTT broker, an S3 store, an Iceberg REST catalog, PyIceberg and DuckDB. It is no part of the
-// product.
+// MQTT broker, an S3 store, an Iceberg REST catalog, PyIceberg and DuckDB. It is no
+// part of the product.
 //
 // ./test/install fetches all of it into the folder .rig at the root of the
 // repository (or where FRAZIL_RIG says); ./test/all does that first, then starts
