@@ -2,10 +2,8 @@ package codec
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
@@ -447,56 +445,6 @@ func (d *Sparkplug) append(topic string, t sparkTopic, p sparkPayload, metrics *
 		rows++
 	}
 	return rows, bads
-}
-
-func (m *sparkMetric) label() string {
-	switch {
-	case m.hasName && m.alias != nil:
-		return fmt.Sprintf("%q, alias %d", m.name, *m.alias)
-	case m.alias != nil:
-		return fmt.Sprintf("alias %d", *m.alias)
-	default:
-		return fmt.Sprintf("%q", m.name)
-	}
-}
-
-func typeName(t uint32) string {
-	if int(t) < len(sparkTypes) {
-		return sparkTypes[t]
-	}
-	return fmt.Sprintf("type %d", t)
-}
-
-// check says why the value of m cannot be one of its type; "" if it can.
-func (m *sparkMetric) check(def sparkDef) (reason, detail string) {
-	if m.null || m.value.field == 0 {
-		return "", ""
-	}
-	v, ok := m.value, false
-	switch def.datatype {
-	case typeInt8, typeInt16, typeInt32, typeInt64, typeUInt8, typeUInt16, typeUInt32, typeUInt64, typeDateTime:
-		ok = v.field == sparkInt || v.field == sparkLong
-		if ok && def.datatype == typeUInt64 && v.bits > math.MaxInt64 {
-			return ReasonOutOfRange, fmt.Sprintf("%d, expected at most %d (value_int has 64 bits with a sign)", v.bits, int64(math.MaxInt64))
-		}
-		if ok && def.datatype == typeDateTime && v.bits > uint64(dataflow.MaxEventTime)/1000 {
-			return ReasonOutOfRange, fmt.Sprintf("%d milliseconds since 1970, expected a time up to the year 9999", v.bits)
-		}
-	case typeFloat, typeDouble:
-		ok = v.field == sparkFloat || v.field == sparkDouble
-	case typeBoolean:
-		ok = v.field == sparkBool
-	case typeString, typeText, typeUUID:
-		if ok = v.field == sparkText; ok && !utf8.Valid(v.bytes) {
-			return ReasonInvalidUTF8, "expected UTF-8"
-		}
-	default:
-		ok = v.bytes != nil
-	}
-	if !ok {
-		return ReasonMistyped, fmt.Sprintf("got a value in field %d", v.field)
-	}
-	return "", ""
 }
 
 var _ dataflow.TopicDecoder = (*Sparkplug)(nil)
