@@ -95,8 +95,12 @@ func (ep *endpoint) Ready() { ep.listener.serve() }
 // closes that.
 func (ep *endpoint) Close() error {
 	ep.mu.Lock()
+	again := ep.ended
 	ep.ended = true
 	ep.mu.Unlock()
+	if again {
+		return nil
+	}
 	err := ep.stream.Close() // answers those that wait
 	if e := ep.listener.detach(ep); err == nil {
 		err = e
@@ -326,6 +330,8 @@ func (ep *endpoint) refusal(a answered) *problem {
 		return &problem{Status: 422, Reason: "rejected", Rejected: a.res.Rejected, Detail: "nothing was kept, because of the records in rejected (on_bad: all)"}
 	case errors.Is(a.err, ingest.ErrClosed):
 		return closing()
+	case errors.Is(a.err, ingest.ErrNotCommitted):
+		return &problem{Status: 503, Reason: "not_committed", retryAfter: time.Second, Detail: "the pipeline stopped before the records were in every table; they are kept and will be: send the request again with the same Idempotency-Key to hear of it, without one it would be added again"}
 	case a.err != nil:
 		return &problem{Status: 503, Reason: "unavailable", retryAfter: 2 * time.Second, Detail: fmt.Sprintf("it is not known whether the request is safe: send it again, with the same Idempotency-Key if it has one (%v)", a.err)}
 	case a.res.Accepted == 0 && len(a.res.Rejected) > 0:
