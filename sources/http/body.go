@@ -84,8 +84,6 @@ func (r *request) read(w nethttp.ResponseWriter) ([]byte, *problem) {
 	if r.http.ContentLength > limit {
 		return nil, tooLarge("the body takes %d bytes, the limit is %s (limits.body): send fewer records at once", r.http.ContentLength, r.ep.cfg.Limits.Body)
 	}
-	rc := nethttp.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(r.ep.cfg.Limits.BodyTimeout.D())) // Not all connections have one.
 	b, p := r.grow(r.bufs.body[:0], r.http.Body, limit, r.http.ContentLength, func(err error) *problem {
 		switch {
 		case err == nil:
@@ -96,7 +94,10 @@ func (r *request) read(w nethttp.ResponseWriter) ([]byte, *problem) {
 		return &problem{Status: 400, Reason: "body_cut", Detail: "the body ended too early: " + err.Error()}
 	})
 	r.bufs.body = b
-	_ = rc.SetReadDeadline(time.Time{})
+	if p == nil {
+		// What is refused keeps its deadline: the server reads the rest of a body.
+		_ = nethttp.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
 	return b, p
 }
 

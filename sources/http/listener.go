@@ -190,6 +190,11 @@ func (l *listener) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	l.mu.Lock()
 	ep := l.routes[r.URL.Path]
 	l.mu.Unlock()
+	within := l.srv.ReadHeaderTimeout
+	if ep != nil {
+		within = ep.cfg.Limits.BodyTimeout.D()
+	}
+	_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // Not all connections have one.
 	switch {
 	case ep != nil:
 		if r.Method != nethttp.MethodPost {
