@@ -135,6 +135,9 @@ type JSONConfig struct {
 	// a time outside is bad (out_of_range). It catches a wrong unit. Default:
 	// the years 1 to 9999.
 	TimeRange []string `yaml:"time_range"`
+	// MaxFields bounds the members of all objects in one document together; one with
+	// more is bad (too_many_fields). Default: 10000.
+	MaxFields int `yaml:"max_fields"`
 	// Depth bounds how deep arrays and objects nest, 1 to 256. Default: 64.
 	Depth int `yaml:"depth"`
 	// MaxRecord bounds the size of one document. Default: 1MiB.
@@ -155,7 +158,7 @@ const maxPayload = 256 << 20
 
 // DefaultJSONConfig holds the defaults.
 func DefaultJSONConfig() JSONConfig {
-	return JSONConfig{Extra: ExtraIgnore, Depth: 64, MaxRecord: 1 << 20}
+	return JSONConfig{Extra: ExtraIgnore, MaxFields: 10_000, Depth: 64, MaxRecord: 1 << 20}
 }
 
 // withDefaults fills what is not set.
@@ -163,6 +166,9 @@ func (c JSONConfig) withDefaults() JSONConfig {
 	def := DefaultJSONConfig()
 	if c.Extra == "" {
 		c.Extra = def.Extra
+	}
+	if c.MaxFields == 0 {
+		c.MaxFields = def.MaxFields
 	}
 	if c.Depth == 0 {
 		c.Depth = def.Depth
@@ -202,6 +208,9 @@ func (c JSONConfig) Check() error {
 	}
 	if _, _, err := c.times(); err != nil {
 		add("time_range", "%v", err)
+	}
+	if c.MaxFields < 1 {
+		add("max_fields", "%d is out of range: expected 1 or more", c.MaxFields)
 	}
 	if c.Depth < 1 || c.Depth > maxDepth {
 		add("depth", "%d is out of range: expected 1 to %d", c.Depth, maxDepth)

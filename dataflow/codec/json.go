@@ -95,6 +95,9 @@ func (d *JSON) Append(payload []byte) *dataflow.Bad {
 	if len(payload) > int(d.cfg.MaxRecord) {
 		return &dataflow.Bad{Reason: ReasonTooLarge, Detail: fmt.Sprintf("record of %d bytes, expected at most max_record = %s", len(payload), d.cfg.MaxRecord)}
 	}
+	if n := d.cfg.MaxFields; len(payload) >= minMember*n && tooManyMembers(payload, n) {
+		return &dataflow.Bad{Reason: ReasonTooManyFields, Detail: fmt.Sprintf("objects with more members than max_fields = %d", n)}
+	}
 	if d.n == d.cap {
 		d.grow()
 	}

@@ -10,6 +10,8 @@ const (
 	ReasonTooDeep = "too_deep"
 	// ReasonTooLarge: more bytes than max_record.
 	ReasonTooLarge = "too_large"
+	// ReasonTooManyFields: more members of objects than max_fields.
+	ReasonTooManyFields = "too_many_fields"
 	// ReasonNotAnObject: a document that is no object.
 	ReasonNotAnObject = "not_an_object"
 	// ReasonMistyped: a value of another type than its column's.
