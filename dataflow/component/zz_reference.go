@@ -10,6 +10,7 @@ var fieldDocs = map[string]string{
 	"frazil/dataflow/codec.Config.Text":                      "Text: each payload is a value of one column, a text in UTF-8.",
 	"frazil/dataflow/codec.JSONConfig.Depth":                 "Depth bounds how deep arrays and objects nest, 1 to 256. Default: 64.",
 	"frazil/dataflow/codec.JSONConfig.Extra":                 "Extra says what a field outside the schema does: ignore (counted by name) or bad (the record is bad, extra_field). Default: ignore.",
+	"frazil/dataflow/codec.JSONConfig.MaxFields":             "MaxFields bounds the members of all objects in one document together; one with more is bad (too_many_fields). Default: 10000.",
 	"frazil/dataflow/codec.JSONConfig.MaxRecord":             "MaxRecord bounds the size of one document. Default: 1MiB.",
 	"frazil/dataflow/codec.JSONConfig.Required":              "Required lists columns that must be there and not null; a record without one is bad (missing_required). Default: none.",
 	"frazil/dataflow/codec.JSONConfig.Schema":                "Schema maps the fields of the document to columns, in the order of the columns: {device: string, ts: timestamptz(ms)}. Required unless whole is set.",
