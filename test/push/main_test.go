@@ -195,8 +195,9 @@ func (r *proc) wait() int {
 // until waits until ok says so, looking again and again.
 func (r *proc) until(what string, ok func() bool) {
 	r.t.Helper()
+	failed := r.t.Failed()
 	defer func() {
-		if r.t.Failed() { // What it was doing.
+		if r.t.Failed() && !failed { // What it was doing.
 			r.signal(syscall.SIGQUIT)
 			<-r.ended
 			r.t.Logf("%s wrote at the end:\n%s", r.what, tail(r.stderr.String(), 60000))
