@@ -238,7 +238,9 @@ func TestSparkplugThroughARestart(t *testing.T) {
 	b.open()
 	const birth, data = "spBv1.0/G1/NBIRTH/N1", "spBv1.0/G1/NDATA/N1"
 	b.pub(data, payloads[data], "-q", "1")
-	b.await("that the node is asked", func() bool { return len(b.bad) == 1 && b.count("rebirths_asked") == 1 && b.count("sparkplug_ignored") == 1 })
+	b.await("that the node is asked", func() bool {
+		return len(b.bad) == 1 && b.count("rebirths_asked") == 1 && b.count("sparkplug_ignored") == 1
+	})
 	if len(b.rows) != 0 || len(b.bad) != 1 || !strings.Contains(b.bad[0], "no_birth") {
 		t.Fatalf("rows %q, bad %q", b.rows, b.bad)
 	}
