@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"frazil/dataflow/flowtest/rig"
+)
+
+// BenchmarkMQTT measures the program alone, its start included, while it takes
+// messages of qos 1 that Mosquitto has kept for its session; broker-s/M is what the
+// broker takes for the delivery.
+func BenchmarkMQTT(b *testing.B) {
+	n := int64(500_000)
+	broker := rig.NewMosquitto(b)
+	host, port, err := net.SplitHostPort(broker.Addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := fmt.Sprintf(`sources:
+  bids:
+    mqtt: {broker: %q, topics: [bids], client_id: bench}
+    decode: {json: {schema: %s}}
+`, "mqtt://"+broker.Addr, bidSchema) + into("bids", drop)
+	var spent float64
+	measure(b, n, func() usage {
+		j := newJob(b, text)
+		j.run("--until", "idle=1s") // The broker has its session now.
+		publish(b, host, port, n)
+		before := cpuOf(b, broker.PID())
+		u, out := j.run("--until", "idle=2s")
+		spent = cpuOf(b, broker.PID()) - before
+		if want := strconv.FormatInt(n, 10); !strings.Contains(strings.ReplaceAll(out, ",", ""), "bench: "+want+" rows read") {
+			b.Fatalf("not all messages came:\n%s", out)
+		}
+		return u
+	})
+	b.ReportMetric(spent/float64(n)*1e6, "broker-s/M")
+}
+
+// publish sends n bids with qos 1.
+func publish(b *testing.B, host, port string, n int64) {
+	b.Helper()
+	pub := exec.Command("mosquitto_pub", "-h", host, "-p", port, "-q", "1", "-t", "bids", "-l")
+	pub.Stderr = os.Stderr
+	in, err := pub.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := pub.Start(); err != nil {
+		b.Fatal(err)
+	}
+	w := bufio.NewWriter(in)
+	var line []byte
+	for i := range n {
+		line = append(bidAt(i).appendJSON(line[:0]), '\n')
+		if _, err := w.Write(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	in.Close()
+	if err := pub.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// cpuOf is the processor time of a process, in seconds.
+func cpuOf(b *testing.B, pid int) float64 {
+	b.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	ticks := 0.0
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseFloat(f, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return ticks / 100
+}
