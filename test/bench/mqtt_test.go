@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"frazil/dataflow/flowtest/rig"
 )
@@ -28,7 +29,7 @@ func BenchmarkMQTT(b *testing.B) {
     mqtt: {broker: %q, topics: [bids], client_id: bench}
     decode: {json: {schema: %s}}
 `, "mqtt://"+broker.Addr, bidSchema) + into("bids", drop)
-	var spent float64
+	var spent time.Duration
 	measure(b, n, func() usage {
 		j := newJob(b, text)
 		j.run("--until", "idle=1s") // The broker has its session now.
@@ -41,7 +42,7 @@ func BenchmarkMQTT(b *testing.B) {
 		}
 		return u
 	})
-	b.ReportMetric(spent/float64(n)*1e6, "broker-s/M")
+	b.ReportMetric(spent.Seconds()/float64(n)*1e6, "broker-s/M")
 }
 
 // publish sends n bids with qos 1.
@@ -71,23 +72,4 @@ func publish(b *testing.B, host, port string, n int64) {
 	if err := pub.Wait(); err != nil {
 		b.Fatal(err)
 	}
-}
-
-// cpuOf is the processor time of a process, in seconds.
-func cpuOf(b *testing.B, pid int) float64 {
-	b.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-	ticks := 0.0
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseFloat(f, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
-	}
-	return ticks / 100
 }
