@@ -132,12 +132,15 @@ func (c *coordinator) post(e any) {
 
 // run starts the tasks, from the sinks back, and loops until the end.
 func (c *coordinator) run(ctx context.Context) (Result, error) {
+	// What the tasks read from here on is new, however soon they do.
+	before := c.activity()
 	c.startTasks()
 	c.assignNext()
 	c.startDiscovery()
 	c.resumeCommits()
 	c.ackAgain()
 	c.last = c.activity()
+	c.last.rows, c.last.bytes = before.rows, before.bytes
 	tick := time.NewTicker(c.j.o.Every)
 	defer tick.Stop()
 	beat := time.NewTicker(200 * time.Millisecond)
