@@ -143,7 +143,7 @@ checkpoint: {every: 500ms}
 		})
 		return strings.Join(lines, "\n")
 	}
-	run.until("the rows in the table", func() bool { return strings.Count(rows(), "\n") == 11 })
+	run.until("the rows in the table", func() bool { return len(p.rows("t.rows")) == 12 })
 	run.signal(syscall.SIGTERM)
 	run.wait()
 	at := "2026-03-01T10:00:00.000000Z"

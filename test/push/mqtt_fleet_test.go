@@ -118,11 +118,11 @@ sinks:
 	defer f.work.Wait()
 	defer f.stop()
 	flows := func(n int) func() bool { return func() bool { return p.accepted() >= n } }
-	redelivered := 0
+	redelivered, reconnects := 0, 0
 	for range kills {
 		r.until("messages flow", flows(50))
 		time.Sleep(time.Duration(random.Int63n(int64(500 * time.Millisecond)))) // anywhere between two checkpoints
-		redelivered += p.event("redelivered")
+		redelivered, reconnects = redelivered+p.event("redelivered"), reconnects+p.event("reconnects")
 		r.kill()
 		r = p.start(nil, "run", p.file)
 	}
@@ -182,14 +182,14 @@ sinks:
 	f.work.Wait()
 	want := f.total()
 	r.until("all is committed", func() bool { return int64(len(p.rows("fleet.rows"))) >= want })
-	redelivered += p.event("redelivered")
+	redelivered, reconnects = redelivered+p.event("redelivered"), reconnects+p.event("reconnects")
 	r.signal(syscall.SIGTERM)
 	if code := r.wait(); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 5000))
 	}
 	f.check(t, p.rows("fleet.rows"))
 	once := p.fates()["once"]
-	t.Logf("%d messages acknowledged to %d devices, %d tries, %d redeliveries noticed; fates of dedup: %v", want, devices, f.tries.Load(), redelivered, once)
+	t.Logf("%d messages acknowledged to %d devices, %d tries, %d redeliveries noticed, %d reconnections; fates of dedup: %v", want, devices, f.tries.Load(), redelivered, reconnects, once)
 	if once["in"] != once["passed"]+once["duplicate"]+once["late"] || once["late"] != 0 {
 		t.Errorf("fates of dedup %v: rows are missing from the ledger", once)
 	}
