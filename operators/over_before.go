@@ -20,7 +20,6 @@ type overBefore struct {
 	keys  *byFeed
 	feed  *aggregateFeed
 	stay  []int32 // the rows that go on
-	buf   []byte
 }
 
 func newOverBefore(env *dataflow.Env, s *overShape) (*overBefore, error) {
@@ -89,18 +88,7 @@ func (o *overBefore) exchanged(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 		}
 		defer rows.Release()
 	}
-	keys := array.NewBinaryBuilder(o.env.Alloc, arrow.BinaryTypes.Binary)
-	defer keys.Release()
-	hashes := array.NewUint64Builder(o.env.Alloc)
-	defer hashes.Release()
-	keys.Reserve(len(o.stay))
-	hashes.Reserve(len(o.stay))
-	for _, i := range o.stay {
-		o.buf = o.keys.enc.append(o.buf[:0], int(i))
-		keys.Append(o.buf)
-		hashes.UnsafeAppend(keyHash(o.buf))
-	}
-	key, hash := keys.NewArray(), hashes.NewArray()
+	key, hash := o.keys.enc.columns(o.env.Alloc, o.stay)
 	defer key.Release()
 	defer hash.Release()
 	return array.NewRecordBatch(o.exchange, slices.Concat(rows.Columns(), []arrow.Array{key, hash}), int64(len(o.stay))), nil

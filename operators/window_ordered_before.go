@@ -30,7 +30,6 @@ type windowOrderedBefore struct {
 	bads        []windowBadRow
 	gone        lateRows
 	stay        []int32 // the rows that go on
-	buf         []byte
 }
 
 func newOrderedBefore(env *dataflow.Env, s *orderedShape) (*windowOrderedBefore, error) {
@@ -167,7 +166,7 @@ func (w *windowOrderedBefore) exchanged(b arrow.RecordBatch, closed int64) (arro
 			c.Release()
 		}
 	}()
-	keys, hashes := w.keyColumns(b)
+	keys, hashes := w.keys.enc.columns(w.env.Alloc, w.stay)
 	defer hashes.Release()
 	cols = append(cols, keys)
 	take := func(a arrow.Array) error {
@@ -200,22 +199,6 @@ func (w *windowOrderedBefore) exchanged(b arrow.RecordBatch, closed int64) (arro
 		}
 	}
 	return array.NewRecordBatch(w.exchange, append(slices.Clone(cols), hashes), int64(len(w.stay))), nil
-}
-
-// keyColumns makes the keys of the rows that stay, and their hashes.
-func (w *windowOrderedBefore) keyColumns(b arrow.RecordBatch) (keys, hashes arrow.Array) {
-	kb := array.NewBinaryBuilder(w.env.Alloc, arrow.BinaryTypes.Binary)
-	defer kb.Release()
-	hb := array.NewUint64Builder(w.env.Alloc)
-	defer hb.Release()
-	kb.Reserve(len(w.stay))
-	hb.Reserve(len(w.stay))
-	for _, i := range w.stay {
-		w.buf = w.keys.enc.append(w.buf[:0], int(i))
-		kb.Append(w.buf)
-		hb.UnsafeAppend(keyHash(w.buf))
-	}
-	return kb.NewArray(), hb.NewArray()
 }
 
 // wholeRows makes the column of the rows that the other half may find late: a

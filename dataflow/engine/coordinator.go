@@ -475,7 +475,11 @@ func (c *coordinator) heartbeat() error {
 
 // enoughRead says whether rows or bytes ask for an epoch before its time.
 func (c *coordinator) enoughRead() bool {
-	o, now := c.j.o, c.activity()
+	o := c.j.o
+	if o.EveryRows == 0 && o.EveryBytes == 0 {
+		return false
+	}
+	now := c.activity()
 	return o.EveryRows > 0 && now.rows-c.last.rows >= o.EveryRows || o.EveryBytes > 0 && now.bytes-c.last.bytes >= o.EveryBytes
 }
 

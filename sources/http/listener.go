@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -73,7 +74,7 @@ func attach(env *dataflow.Env, cfg Config, ep *endpoint) error {
 }
 
 func listen(env *dataflow.Env, cfg Config) (*listener, error) {
-	l := &listener{addr: cfg.Listen, says: cfg.shared(), log: ep0(env.Log), routes: map[string]*endpoint{}, done: make(chan struct{})}
+	l := &listener{addr: cfg.Listen, says: cfg.shared(), log: cmp.Or(env.Log, slog.New(slog.DiscardHandler)), routes: map[string]*endpoint{}, done: make(chan struct{})}
 	if cfg.TLS != nil {
 		var err error
 		if l.tls, err = loadCertificates(*cfg.TLS, env.Dir, l.log); err != nil {
@@ -92,13 +93,6 @@ func listen(env *dataflow.Env, cfg Config) (*listener, error) {
 		ErrorLog: slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
 	}
 	return l, nil
-}
-
-func ep0(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
 }
 
 // serve begins to accept.

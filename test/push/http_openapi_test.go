@@ -33,6 +33,18 @@ func python(t *testing.T, name string) string {
 	return path
 }
 
+// answering says whether the streams of an address take records.
+func answering(addr string) func() bool {
+	return func() bool {
+		resp, err := http.Get("http://" + addr + "/healthz")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == 200
+	}
+}
+
 // TestOpenAPI holds the address to its description: schemathesis makes requests of
 // it, right and wrong ones, and all its checks must pass.
 func TestOpenAPI(t *testing.T) {
@@ -64,14 +76,7 @@ sinks:
 checkpoint: {every: 500ms}
 `, addr))
 	run := p.start(nil, "run", p.file)
-	run.until("the address to answer", func() bool {
-		resp, err := http.Get("http://" + addr + "/healthz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == 200
-	})
+	run.until("the address to answer", answering(addr))
 	hooks, err := filepath.Abs("http_openapi_hooks.py")
 	if err != nil {
 		t.Fatal(err)
@@ -110,14 +115,7 @@ sinks:
 checkpoint: {every: 500ms}
 `, addr))
 	run := p.start(nil, "run", p.file)
-	run.until("the address to answer", func() bool {
-		resp, err := http.Get("http://" + addr + "/healthz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == 200
-	})
+	run.until("the address to answer", answering(addr))
 	script, err := filepath.Abs("http_clients.py")
 	if err != nil {
 		t.Fatal(err)
