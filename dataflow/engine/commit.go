@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 )
 
 // committer publishes one sink's commits, one at a time, in a goroutine of the
@@ -41,7 +42,9 @@ func (c *coordinator) commit(sink string, commit dataflow.Commit) error {
 	started := c.j.o.Now()
 	ctx, traced := c.traceCommit(sink, commit)
 	err := c.persist(func() error {
-		dataflow.Failpoint("before_commit")
+		if err := failpoint.Hit(failpoint.BeforeCommit); err != nil {
+			return err
+		}
 		if err := c.committer[sink].Commit(ctx, commit); err != nil {
 			err = fmt.Errorf("sink %s: commit %s to %s: %w", sink, commit.Epoch, commit.Target, err)
 			c.j.note(func(s *Status) { s.commitFailed(sink, err) })
@@ -52,7 +55,7 @@ func (c *coordinator) commit(sink string, commit dataflow.Commit) error {
 	traced(err)
 	if err == nil {
 		c.j.durations.commit(sink).add(c.j.o.Now().Sub(started))
-		dataflow.Failpoint("after_commit")
+		return failpoint.Hit(failpoint.AfterCommit)
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
+	"frazil/dataflow/failpoint"
+	"frazil/state"
 )
 
 // coordinator carries out the protocol for one attempt. Its loop owns all
@@ -227,9 +229,13 @@ func (c *coordinator) step(e checkpoint.Event) error {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case checkpoint.StartBarrier:
-			c.startBarrier(a)
+			if err := c.startBarrier(a); err != nil {
+				return err
+			}
 		case checkpoint.WriteEpoch:
-			dataflow.Failpoint("aligned")
+			if err := failpoint.Hit(failpoint.Aligned); err != nil {
+				return err
+			}
 			c.awaitParts(a.Epoch)
 		case checkpoint.StartCommit:
 			c.startCommit(a.Target, a.Epoch)
@@ -264,7 +270,7 @@ func (c *coordinator) eachSource(f func(*sourceTask)) {
 	}
 }
 
-func (c *coordinator) startBarrier(a checkpoint.StartBarrier) {
+func (c *coordinator) startBarrier(a checkpoint.StartBarrier) error {
 	c.reports, c.started = c.reports[:0], c.j.o.Now()
 	b := &barrier{epoch: a.Epoch}
 	cmd := command{barrier: b, kind: a.Kind}
@@ -272,8 +278,11 @@ func (c *coordinator) startBarrier(a checkpoint.StartBarrier) {
 		b.unmute, cmd.raise, c.attached.used = c.attached.unmute, c.attached.raise, a.Epoch
 	}
 	c.last = c.activity()
-	dataflow.Failpoint("barrier")
+	if err := failpoint.Hit(failpoint.Barrier); err != nil {
+		return err
+	}
 	c.eachSource(func(t *sourceTask) { t.send(cmd) })
+	return nil
 }
 
 // awaitParts waits, beside the loop, until every staged part is durable.
@@ -321,15 +330,23 @@ func (c *coordinator) writeManifest(p partsReady) error {
 	}
 	deltas := c.deltas()
 	c.help(func() {
-		err := c.claimFor(targets)
-		if err == nil {
-			dataflow.Failpoint("before_manifest")
-			err = c.j.o.Store.Write(deltas, raw)
-			dataflow.Failpoint("after_manifest")
-		}
-		c.post(manifestWritten{epoch: p.epoch, m: m, targets: targets, err: err})
+		c.post(manifestWritten{epoch: p.epoch, m: m, targets: targets, err: c.store(targets, deltas, raw)})
 	})
 	return nil
+}
+
+// store makes an epoch durable.
+func (c *coordinator) store(targets []string, deltas []*state.Delta, manifest []byte) error {
+	if err := c.claimFor(targets); err != nil {
+		return err
+	}
+	if err := failpoint.Hit(failpoint.BeforeManifest); err != nil {
+		return err
+	}
+	if err := c.j.o.Store.Write(deltas, manifest); err != nil {
+		return err
+	}
+	return failpoint.Hit(failpoint.AfterManifest)
 }
 
 func (c *coordinator) written(e manifestWritten) error {

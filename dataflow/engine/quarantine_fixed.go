@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 	"frazil/state/wal"
 )
 
@@ -291,9 +292,13 @@ func (f *fixedStream) send(records []*fixedRecord) error {
 	f.mu.appending = true
 	log := f.mu.log
 	f.mu.Unlock()
-	dataflow.Failpoint("fixed_stamped")
-	err := appendFixed(log, records, stamp, f.now())
-	dataflow.Failpoint("fixed_appended")
+	err := failpoint.Hit(failpoint.FixedStamped)
+	if err == nil {
+		err = appendFixed(log, records, stamp, f.now())
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.FixedAppended)
+	}
 	f.mu.Lock()
 	f.mu.appending = false
 	if err == nil {
