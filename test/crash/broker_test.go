@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"frazil/dataflow/flowtest/program"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -33,7 +35,7 @@ func (b *broker) client(opts ...kgo.Opt) *kgo.Client {
 	b.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(b.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
-		kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.RecordDeliveryTimeout(patience),
+		kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.RecordDeliveryTimeout(program.Patience),
 	}, opts...)...)
 	if err != nil {
 		b.t.Fatal(err)
@@ -101,7 +103,7 @@ func (b *broker) awaitOffsets(group, topic string, want map[int32]int64) {
 	b.t.Helper()
 	var got map[int32]int64
 	end := time.Now().Add(30 * time.Second)
-	await(b.t, fmt.Sprintf("group offsets %v of %s", want, group), func() bool {
+	program.Await(b.t, fmt.Sprintf("group offsets %v of %s", want, group), func() bool {
 		got = b.offsets(group, topic)
 		if time.Now().After(end) {
 			b.t.Fatalf("the group %s stands at %v, want %v", group, got, want)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"frazil/dataflow/flowtest/program"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -43,13 +45,13 @@ func (p *place) wantIDs(n ...int) {
 	for _, i := range n {
 		want = append(want, row{"id": i})
 	}
-	compareRows(p.t, "t.r", p.rows("t.r"), want)
+	compareRows(p.t, "t.r", p.Rows("t.r"), want)
 }
 
 // rowCount is how many rows a table has now.
 func (p *place) rowCount(table string) string {
 	p.t.Helper()
-	return p.list()[table].Rows.String()
+	return p.List()[table].Rows.String()
 }
 
 func (p *place) wantOffsets(topic string, want map[int32]int64) {
@@ -60,7 +62,7 @@ func (p *place) wantOffsets(topic string, want map[int32]int64) {
 }
 
 func TestC01CrashAroundTheCommit(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	for _, point := range []string{"before_manifest", "after_manifest", "before_commit", "after_commit", "acknowledged"} {
 		t.Run(point, func(t *testing.T) {
@@ -72,16 +74,16 @@ func TestC01CrashAroundTheCommit(t *testing.T) {
 			}
 			b.put(all...)
 			p := newPlace(t, "case", appending(b, topic, "200ms"))
-			r := p.start([]string{"FRAZIL_FAILPOINT=" + point}, "run", p.file)
+			r := p.Start([]string{"FRAZIL_FAILPOINT=" + point}, "run", p.File)
 			if point == "acknowledged" {
 				b.awaitOffsets(topic, topic, map[int32]int64{0: 3, 1: 3})
-				r.kill()
+				r.Kill()
 			}
-			r.wait()
-			if !r.killed() {
-				t.Fatalf("was not killed at %s:\n%s", point, r.stderr.String())
+			r.Wait()
+			if !r.Killed() {
+				t.Fatalf("was not killed at %s:\n%s", point, r.Stderr.String())
 			}
-			p.toEnd()
+			p.ToEnd()
 			p.wantIDs(1, 2, 3, 4, 5, 6)
 			p.wantOffsets(topic, map[int32]int64{0: 3, 1: 3})
 			b.awaitOffsets(topic, topic, map[int32]int64{0: 3, 1: 3})
@@ -90,7 +92,7 @@ func TestC01CrashAroundTheCommit(t *testing.T) {
 }
 
 func TestC05PositionsDisagree(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	group := func(at int64) func(*broker, *place, string) {
 		return func(b *broker, _ *place, topic string) {
@@ -109,31 +111,31 @@ func TestC05PositionsDisagree(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		},
-		"no state":    func(_ *broker, p *place, _ string) { p.removeState("state") },
-		"older state": func(_ *broker, p *place, _ string) { p.copyState("old", "state") },
+		"no state":    func(_ *broker, p *place, _ string) { p.RemoveState("state") },
+		"older state": func(_ *broker, p *place, _ string) { p.CopyState("old", "state") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &broker{t, b.addr, b.cl, b.admin}
 			topic := b.topic(1)
 			p := newPlace(t, "case", appending(b, topic, "200ms"))
 			b.put(values(topic, 0, ids(0, 1, 2)...)...)
-			p.toEnd()
-			p.copyState("state", "old")
+			p.ToEnd()
+			p.CopyState("state", "old")
 			b.put(values(topic, 0, ids(3, 4)...)...)
-			p.toEnd()
+			p.ToEnd()
 			p.wantOffsets(topic, map[int32]int64{0: 5})
 			b.put(values(topic, 0, ids(5, 6, 7, 8, 9)...)...)
 			disturb(b, p, topic)
-			p.toEnd()
+			p.ToEnd()
 			p.wantIDs(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 			p.wantOffsets(topic, map[int32]int64{0: 10})
-			before := fmt.Sprint(p.list())
+			before := fmt.Sprint(p.List())
 			for range 3 {
-				if out := p.toEnd(); !strings.Contains(out, "nothing more to do") {
+				if out := p.ToEnd(); !strings.Contains(out, "nothing more to do") {
 					t.Errorf("a run with nothing new says:\n%s", out)
 				}
 			}
-			if after := fmt.Sprint(p.list()); after != before {
+			if after := fmt.Sprint(p.List()); after != before {
 				t.Errorf("runs with nothing new changed the table from %s to %s", before, after)
 			}
 		})
@@ -141,7 +143,7 @@ func TestC05PositionsDisagree(t *testing.T) {
 }
 
 func TestC08TransactionMarkersAndAbortedRecords(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	topic := b.topic(1)
 	begin := func(id string, n ...int) *kgo.Client {
@@ -166,7 +168,7 @@ func TestC08TransactionMarkersAndAbortedRecords(t *testing.T) {
 	p := newPlace(t, "case", appending(b, topic, "200ms"))
 	check := func() {
 		t.Helper()
-		p.toEnd()
+		p.ToEnd()
 		p.wantIDs(1, 2)
 		p.wantOffsets(topic, map[int32]int64{0: 5})
 		b.awaitOffsets(topic, topic, map[int32]int64{0: 5})
@@ -176,11 +178,11 @@ func TestC08TransactionMarkersAndAbortedRecords(t *testing.T) {
 	open := begin("c", 3)
 	check()
 	fresh := newPlace(t, "case", appending(b, topic, "200ms"))
-	fresh.toEnd()
+	fresh.ToEnd()
 	fresh.wantIDs(1, 2)
 	fresh.wantOffsets(topic, map[int32]int64{0: 5})
 	end(open, kgo.TryCommit)
-	p.toEnd()
+	p.ToEnd()
 	p.wantIDs(1, 2, 3)
 }
 
@@ -225,7 +227,7 @@ func lateRow(et, v, window, stamp int) row {
 }
 
 func TestC10IdlePartition(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	for _, empty := range []bool{false, true} {
 		t.Run(map[bool]string{false: "quiet", true: "empty from the start"}[empty], func(t *testing.T) {
@@ -240,7 +242,7 @@ func TestC10IdlePartition(t *testing.T) {
 				put(1, at(1, 1))
 			}
 			put(0, at(2, 10), at(30, 20), at(70, 40))
-			r := p.start(nil, "run", p.file)
+			r := p.Start(nil, "run", p.File)
 			only := func(et int) {
 				t.Helper()
 				tick := time.NewTicker(500 * time.Millisecond)
@@ -255,68 +257,68 @@ func TestC10IdlePartition(t *testing.T) {
 			if empty {
 				first = minute(0, 2, 30)
 			}
-			r.until("the first window", func() bool { return p.rowCount("t.windows") == "1" })
-			compareRows(t, "t.windows", p.rows("t.windows"), []row{first})
+			r.Until("the first window", func() bool { return p.rowCount("t.windows") == "1" })
+			compareRows(t, "t.windows", p.Rows("t.windows"), []row{first})
 			if empty {
-				r.terminate()
+				r.Terminate()
 				return
 			}
 			put(1, at(66, 80), at(40, 160))
-			r.until("the late row", func() bool { return p.rowCount("t.late") == "1" })
+			r.Until("the late row", func() bool { return p.rowCount("t.late") == "1" })
 			put(0, at(200, 320))
 			only(200)
-			r.until("the second window", func() bool { return p.rowCount("t.windows") == "2" })
-			r.terminate()
-			compareRows(t, "t.windows", p.rows("t.windows"), []row{first, minute(60, 8, 120)})
-			compareRows(t, "t.late", p.rows("t.late"), []row{lateRow(40, 160, 0, 65)})
+			r.Until("the second window", func() bool { return p.rowCount("t.windows") == "2" })
+			r.Terminate()
+			compareRows(t, "t.windows", p.Rows("t.windows"), []row{first, minute(60, 8, 120)})
+			compareRows(t, "t.late", p.Rows("t.late"), []row{lateRow(40, 160, 0, 65)})
 		})
 	}
 }
 
 func TestC13LateDataIsAccountedFor(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	topic := b.topic(1)
 	b.put(values(topic, 0, at(5, 1), at(50, 2), at(65, 4), at(58, 8), at(71, 16), at(59, 32), at(62, 64), at(135, 128))...)
 	p := newPlace(t, "case", timed(b, topic, "10s", "", "k"))
-	p.toEnd()
-	compareRows(t, "t.windows", p.rows("t.windows"), []row{minute(0, 3, 11, "a"), minute(60, 3, 84, "a"), minute(120, 1, 128, "a")})
-	compareRows(t, "t.late", p.rows("t.late"), []row{lateRow(59, 32, 0, 61)})
-	f := p.ledger()["windows"]
+	p.ToEnd()
+	compareRows(t, "t.windows", p.Rows("t.windows"), []row{minute(0, 3, 11, "a"), minute(60, 3, 84, "a"), minute(120, 1, 128, "a")})
+	compareRows(t, "t.late", p.Rows("t.late"), []row{lateRow(59, 32, 0, 61)})
+	f := p.Ledger()["windows"]
 	if f["in"] != 8 || f["absorbed"] != 7 || f["late"] != 1 {
 		t.Errorf("ledger of the window: %v", f)
 	}
-	balanced(t, p.ledger(), flow{"windows": {"in", "passed"}, "raw": {"in", "passed"}, "tumble": {"windows", "created"}, "late": {"windows", "late"}})
+	program.Balanced(t, p.Ledger(), flow{"windows": "in.passed", "raw": "in.passed", "tumble": "windows.created", "late": "windows.late"})
 }
 
 func TestC14SpeedDoesNotChangeTheAnswer(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	input := []string{at(1, 1), at(12, 1), at(23, 1), at(34, 1), at(45, 1), at(90, 1)}
 	// slowly writes records one by one, each when the one before is committed.
 	slowly := func(b *broker, p *place, r *proc, topic string, from, to int) {
 		for i := from; i < to; i++ {
 			b.put(values(topic, 0, input[i])...)
-			r.until("the row in the table", func() bool { return p.rowCount("t.raw") == fmt.Sprint(i+1) })
+			r.Until("the row in the table", func() bool { return p.rowCount("t.raw") == fmt.Sprint(i+1) })
 		}
 	}
 	for name, feed := range map[string]func(*broker, *place, string){
 		"at once": func(b *broker, _ *place, topic string) { b.put(values(topic, 0, input...)...) },
 		"one by one": func(b *broker, p *place, topic string) {
-			r := p.start(nil, "run", p.file)
+			r := p.Start(nil, "run", p.File)
 			slowly(b, p, r, topic, 0, 6)
-			r.terminate()
+			r.Terminate()
 		},
 		"stopped after the third": func(b *broker, p *place, topic string) {
-			r := p.start(nil, "run", p.file)
+			r := p.Start(nil, "run", p.File)
 			slowly(b, p, r, topic, 0, 3)
-			r.terminate()
+			r.Terminate()
 			b.put(values(topic, 0, input[3:]...)...)
 		},
 		"killed after the third": func(b *broker, p *place, topic string) {
-			r := p.start(nil, "run", p.file)
+			r := p.Start(nil, "run", p.File)
 			slowly(b, p, r, topic, 0, 3)
-			r.kill()
+			r.Kill()
 			b.put(values(topic, 0, input[3:]...)...)
 		},
 		"batches of one": func(b *broker, _ *place, topic string) {
@@ -330,8 +332,8 @@ func TestC14SpeedDoesNotChangeTheAnswer(t *testing.T) {
 			topic := b.topic(1)
 			p := newPlace(t, "case", timed(b, topic, "5s", "", "k"))
 			feed(b, p, topic)
-			p.toEnd()
-			compareRows(t, "t.windows", p.rows("t.windows"), []row{minute(0, 5, 5, "a"), minute(60, 1, 1, "a")})
+			p.ToEnd()
+			compareRows(t, "t.windows", p.Rows("t.windows"), []row{minute(0, 5, 5, "a"), minute(60, 1, 1, "a")})
 			if n := p.rowCount("t.late"); n != "0" {
 				t.Errorf("%s late rows", n)
 			}
@@ -340,28 +342,28 @@ func TestC14SpeedDoesNotChangeTheAnswer(t *testing.T) {
 }
 
 func TestC20StopWithALongInterval(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	read := func(t *testing.T) (*broker, *place, string, *proc) {
 		b := &broker{t, b.addr, b.cl, b.admin}
 		topic := b.topic(1)
 		p := newPlace(t, "case", "http: 127.0.0.1:4180\n"+appending(b, topic, "10m"))
 		b.put(values(topic, 0, ids(1, 2, 3)...)...)
-		r := p.start(nil, "run", p.file, "--max-retry", "10m")
-		r.until("three rows read", func() bool { return p.metric("frazil_source_rows_total") == "3" })
+		r := p.Start(nil, "run", p.File, "--max-retry", "10m")
+		r.Until("three rows read", func() bool { return p.Metric("frazil_source_rows_total") == "3" })
 		return b, p, topic, r
 	}
 	t.Run("in order", func(t *testing.T) {
 		t.Parallel()
 		b, p, topic, r := read(t)
-		r.terminate()
+		r.Terminate()
 		p.wantIDs(1, 2, 3)
 		b.awaitOffsets(topic, topic, map[int32]int64{0: 3})
 	})
 	// The catalog does not answer: its file is locked.
 	hang := func(t *testing.T, p *place) (unlock func()) {
 		t.Helper()
-		db, err := sql.Open("sqlite", p.path("frazil-data", "catalog.db"))
+		db, err := sql.Open("sqlite", p.Path("frazil-data", "catalog.db"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,19 +388,19 @@ func TestC20StopWithALongInterval(t *testing.T) {
 			t.Parallel()
 			b, p, topic, r := read(t)
 			unlock := hang(t, p)
-			r.signal(syscall.SIGTERM)
+			r.Signal(syscall.SIGTERM)
 			if signals > 1 {
-				r.until("the first signal", func() bool { return strings.Contains(r.stderr.String(), "stopping") })
-				r.signal(syscall.SIGTERM)
+				r.Until("the first signal", func() bool { return strings.Contains(r.Stderr.String(), "stopping") })
+				r.Signal(syscall.SIGTERM)
 			}
-			if code := r.wait(); code != 1 {
-				t.Errorf("exit code %d, want 1:\n%s", code, tail(r.stderr.String(), 3000))
+			if code := r.Wait(); code != 1 {
+				t.Errorf("exit code %d, want 1:\n%s", code, program.Tail(r.Stderr.String(), 3000))
 			}
 			unlock()
 			if got := b.offsets(topic, topic); len(got) > 0 {
 				t.Errorf("the group stands at %v, but nothing was committed", got)
 			}
-			p.toEnd()
+			p.ToEnd()
 			p.wantIDs(1, 2, 3)
 			b.awaitOffsets(topic, topic, map[int32]int64{0: 3})
 		})

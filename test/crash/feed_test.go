@@ -59,7 +59,7 @@ type laneFeeder struct {
 
 func newLaneFeeder(p *place, lanes int, rng *rand.Rand) *laneFeeder {
 	p.t.Helper()
-	if err := os.Mkdir(p.path("in"), 0o700); err != nil {
+	if err := os.Mkdir(p.Path("in"), 0o700); err != nil {
 		p.t.Fatal(err)
 	}
 	return &laneFeeder{lying: lying{}, p: p, lanes: lanes, rng: rng}
@@ -118,7 +118,7 @@ func (f *laneFeeder) putFile(lane string, records []record) {
 	case f.rng.Intn(3) == 0: // It grows, from the middle of a line.
 		half := f.rng.Intn(len(whole))
 		f.publish(name, whole[:half])
-		file, err := os.OpenFile(f.p.path(name), os.O_WRONLY|os.O_APPEND, 0)
+		file, err := os.OpenFile(f.p.Path(name), os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			f.p.t.Fatal(err)
 		}
@@ -136,10 +136,10 @@ func (f *laneFeeder) putFile(lane string, records []record) {
 // publish makes a file appear at once.
 func (f *laneFeeder) publish(name string, text []byte) {
 	f.p.t.Helper()
-	if err := os.WriteFile(f.p.path("in", ".next"), text, 0o600); err != nil {
+	if err := os.WriteFile(f.p.Path("in", ".next"), text, 0o600); err != nil {
 		f.p.t.Fatal(err)
 	}
-	if err := os.Rename(f.p.path("in", ".next"), f.p.path(name)); err != nil {
+	if err := os.Rename(f.p.Path("in", ".next"), f.p.Path(name)); err != nil {
 		f.p.t.Fatal(err)
 	}
 }

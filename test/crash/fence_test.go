@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/program"
 )
 
 // twinJob is the main job with one table.
@@ -25,12 +27,12 @@ checkpoint: {every: 400ms}
 // with several the one that claimed them last. The other one is fenced, and
 // nothing is lost or doubled.
 func TestTwoProcessesOnCopiesOfOneState(t *testing.T) {
-	long(t)
+	program.Long(t)
 	t.Run("one table", func(t *testing.T) {
 		x, twin := newTwins(t, func(text string) string { return text[:strings.Index(text, "\noperators:")] + twinJob })
 		x.raceTwins(twin, func() {
 			t.Helper()
-			compareRows(t, "t.raw", x.rows("t.raw"), expect(x.feed.inputs(), nil, x.order)["raw"])
+			compareRows(t, "t.raw", x.Rows("t.raw"), expect(x.feed.inputs(), nil, x.order)["raw"])
 		})
 	})
 	t.Run("five tables", func(t *testing.T) {
@@ -49,13 +51,13 @@ func (x *trial) raceTwins(twin string, check func()) {
 			x.t.Fatalf("round %d: fenced %v, ended well %v; want one of each", i, fenced, good)
 		}
 		if good[0] == 1 {
-			x.copyState("twin", "state")
+			x.CopyState("twin", "state")
 		}
 	}
-	x.toEnd()
+	x.ToEnd()
 	check()
 	// Whoever lost catches up without a row of its own.
-	x.run("run", twin, "--until", "end")
+	x.Run("run", twin, "--until", "end")
 	check()
 }
 
@@ -63,12 +65,12 @@ func (x *trial) raceTwins(twin string, check func()) {
 // directory of its own.
 func newTwins(t *testing.T, change func(string) string) (x *trial, twin string) {
 	t.Helper()
-	rng := random(t)
+	rng := program.Random(t)
 	p := newPlace(t, "main-job", change(mainOnFiles(3, "event")))
 	x = &trial{place: p, rng: rng, order: "event", feed: newLaneFeeder(p, 3, rng), decisions: map[decision]bool{}}
 	x.records = makeRecords(rng, shape{splits: []string{"0", "1", "2"}, weights: []int{4, 2, 1}, records: 48_000, across: true})
 	twin = "twin.yaml"
-	p.write(twin, strings.Replace(p.text(), "./state", "./twin", 1))
+	p.Write(twin, strings.Replace(p.Text(), "./state", "./twin", 1))
 	return x, twin
 }
 
@@ -76,27 +78,27 @@ func newTwins(t *testing.T, change func(string) string) (x *trial, twin string) 
 // which were fenced and which ended well.
 func (x *trial) race(twin string, records []record) (fenced, good []int) {
 	x.t.Helper()
-	x.removeState("twin")
-	if _, err := os.Stat(x.path("state")); err == nil {
-		x.copyState("state", "twin")
+	x.RemoveState("twin")
+	if _, err := os.Stat(x.Path("state")); err == nil {
+		x.CopyState("state", "twin")
 	}
-	two := []*proc{x.start(nil, "run", x.file), x.start(nil, "run", twin)}
+	two := []*proc{x.Start(nil, "run", x.File), x.Start(nil, "run", twin)}
 	x.feedUntilOneEnds(records, two)
 	for k, r := range two {
 		// From then on it takes signals; it may have ended.
-		r.until("it runs", func() bool {
-			text := r.stderr.String()
+		r.Until("it runs", func() bool {
+			text := r.Stderr.String()
 			return strings.Contains(text, "msg=running") &&
 				strings.Count(text, "starting again") == strings.Count(text, "connected again")
 		})
-		r.signal(syscall.SIGTERM)
-		switch code := r.wait(); {
+		r.Signal(syscall.SIGTERM)
+		switch code := r.Wait(); {
 		case code == 0:
 			good = append(good, k)
-		case code == 1 && strings.Contains(r.stderr.String(), "fenced"):
+		case code == 1 && strings.Contains(r.Stderr.String(), "fenced"):
 			fenced = append(fenced, k)
 		default:
-			x.t.Fatalf("process %d: exit code %d\n%s\nthe other one:\n%s", k, code, tail(r.stderr.String(), 3000), tail(two[1-k].stderr.String(), 3000))
+			x.t.Fatalf("process %d: exit code %d\n%s\nthe other one:\n%s", k, code, program.Tail(r.Stderr.String(), 3000), program.Tail(two[1-k].Stderr.String(), 3000))
 		}
 	}
 	return fenced, good
@@ -112,9 +114,9 @@ func (x *trial) feedUntilOneEnds(records []record, two []*proc) {
 	for fed := 0; fed < len(records); {
 		n := min(step, len(records)-fed)
 		select {
-		case <-two[0].ended:
+		case <-two[0].Ended:
 			n = len(records) - fed
-		case <-two[1].ended:
+		case <-two[1].Ended:
 			n = len(records) - fed
 		case <-tick.C:
 		}
@@ -124,9 +126,9 @@ func (x *trial) feedUntilOneEnds(records []record, two []*proc) {
 	// The last of them may still be on their way.
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-tick.C {
 		select {
-		case <-two[0].ended:
+		case <-two[0].Ended:
 			return
-		case <-two[1].ended:
+		case <-two[1].Ended:
 			return
 		default:
 		}
@@ -134,12 +136,12 @@ func (x *trial) feedUntilOneEnds(records []record, two []*proc) {
 }
 
 func TestALockedStateNamesItsHolder(t *testing.T) {
-	long(t)
-	rng := random(t)
+	program.Long(t)
+	rng := program.Random(t)
 	p := newPlace(t, "main-job", mainOnFiles(1, "event"))
 	newLaneFeeder(p, 1, rng).put(makeRecords(rng, shape{splits: []string{"0"}, weights: []int{1}, records: 100}))
-	r := p.start(nil, "run", p.file)
-	r.until("it runs", func() bool { return p.rowCount("t.raw") != "0" })
-	p.fail(1, []string{"in use by process " + fmt.Sprint(r.cmd.Process.Pid)}, "run", p.file)
-	r.terminate()
+	r := p.Start(nil, "run", p.File)
+	r.Until("it runs", func() bool { return p.rowCount("t.raw") != "0" })
+	p.Fail(1, []string{"in use by process " + fmt.Sprint(r.Cmd.Process.Pid)}, "run", p.File)
+	r.Terminate()
 }

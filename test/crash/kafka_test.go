@@ -6,25 +6,26 @@ import (
 	"testing"
 	"time"
 
+	"frazil/dataflow/flowtest/program"
 	"frazil/dataflow/flowtest/rig"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func TestUntilIdleEndsWhenNothingComes(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	topic := b.topic(2)
 	b.put(values(topic, 0, ids(1, 2)...)...)
 	p := newPlace(t, "case", appending(b, topic, "200ms"))
-	idle := func() string { return p.run("run", p.file, "--until", "idle=1s") }
+	idle := func() string { return p.Run("run", p.File, "--until", "idle=1s") }
 	idle()
 	p.wantIDs(1, 2)
-	before := fmt.Sprint(p.list())
+	before := fmt.Sprint(p.List())
 	if out := idle(); !strings.Contains(out, "nothing more to do") {
 		t.Errorf("a second run says:\n%s", out)
 	}
-	if after := fmt.Sprint(p.list()); after != before {
+	if after := fmt.Sprint(p.List()); after != before {
 		t.Errorf("a second run changed the table from %s to %s", before, after)
 	}
 	b.put(values(topic, 1, ids(3)...)...)
@@ -33,18 +34,18 @@ func TestUntilIdleEndsWhenNothingComes(t *testing.T) {
 }
 
 func TestPartitionsAddedWhileRunningAreReadFromTheirStart(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	topic := b.topic(1)
 	b.put(values(topic, 0, at(1, 1))...)
 	p := newPlace(t, "case", timed(b, topic, "5s", ", discover_every: 1s", "k"))
-	p.write(p.file, strings.Replace(p.text(), "group:", "start: latest, group:", 1))
-	r := p.start(nil, "run", p.file)
+	p.Write(p.File, strings.Replace(p.Text(), "group:", "start: latest, group:", 1))
+	r := p.Start(nil, "run", p.File)
 	// The start is latest: what is there is not read, what comes is.
-	r.until("the state", func() bool { return strings.Contains(r.stderr.String(), "running") })
-	r.until("a row of the first partition", func() bool {
+	r.Until("the state", func() bool { return strings.Contains(r.Stderr.String(), "running") })
+	r.Until("a row of the first partition", func() bool {
 		b.put(values(topic, 0, at(2, 10))...)
-		return p.list()["t.raw"].Snapshot != ""
+		return p.List()["t.raw"].Snapshot != ""
 	})
 	b.put(values(topic, 0, at(3, 100))...)
 	if _, err := b.admin.CreatePartitions(t.Context(), 2, topic); err != nil {
@@ -54,17 +55,17 @@ func TestPartitionsAddedWhileRunningAreReadFromTheirStart(t *testing.T) {
 	for i := range 5 {
 		late = append(late, values(topic, int32(1+i%2), at(4, 1000+i))...)
 	}
-	await(t, "the new partitions", func() bool { return b.cl.ProduceSync(t.Context(), late[0]).FirstErr() == nil })
+	program.Await(t, "the new partitions", func() bool { return b.cl.ProduceSync(t.Context(), late[0]).FirstErr() == nil })
 	b.put(late[1:]...)
 	want := map[string]int{"1000": 1, "1001": 1, "1002": 1, "1003": 1, "1004": 1, "100": 1}
 	values := func() map[string]int {
 		got := map[string]int{}
-		for _, r := range p.rows("t.raw") {
+		for _, r := range p.Rows("t.raw") {
 			got[fmt.Sprint(r["v"])]++
 		}
 		return got
 	}
-	r.until("the rows of the new partitions", func() bool {
+	r.Until("the rows of the new partitions", func() bool {
 		got := values()
 		for v := range want {
 			if got[v] == 0 {
@@ -73,7 +74,7 @@ func TestPartitionsAddedWhileRunningAreReadFromTheirStart(t *testing.T) {
 		}
 		return true
 	})
-	r.terminate()
+	r.Terminate()
 	for v, n := range values() {
 		if v != "10" && n != want[v] {
 			t.Errorf("the row %s is there %d times, want %d", v, n, want[v])
@@ -82,12 +83,12 @@ func TestPartitionsAddedWhileRunningAreReadFromTheirStart(t *testing.T) {
 }
 
 func TestABrokerThatRestartsUnderLoadLosesNothing(t *testing.T) {
-	long(t)
+	program.Long(t)
 	own := rig.NewBroker(t)
 	b := newBroker(t, own.Addr)
 	topic := b.topic(2)
 	p := newPlace(t, "case", appending(b, topic, "200ms"))
-	r := p.start(nil, "run", p.file)
+	r := p.Start(nil, "run", p.File)
 	n := 0
 	// load writes without waiting, so that the broker goes down in the midst.
 	load := func() (all chan error, count int) {
@@ -112,59 +113,59 @@ func TestABrokerThatRestartsUnderLoadLosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.until("all rows in the table", func() bool { return p.list()["t.r"].Rows.String() == fmt.Sprint(n) })
+		r.Until("all rows in the table", func() bool { return p.List()["t.r"].Rows.String() == fmt.Sprint(n) })
 	}
-	r.terminate()
+	r.Terminate()
 	var all []int
 	for i := range n {
 		all = append(all, i+1)
 	}
 	p.wantIDs(all...)
-	if strings.Contains(r.stderr.String(), "level=ERROR") {
-		t.Errorf("the program did not take it calmly:\n%s", tail(r.stderr.String(), 3000))
+	if strings.Contains(r.Stderr.String(), "level=ERROR") {
+		t.Errorf("the program did not take it calmly:\n%s", program.Tail(r.Stderr.String(), 3000))
 	}
 }
 
 func TestARecreatedTopicIsAGap(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	topic := b.topic(1)
 	b.put(values(topic, 0, ids(1, 2, 3)...)...)
 	p := newPlace(t, "case", appending(b, topic, "200ms"))
-	p.toEnd()
+	p.ToEnd()
 	if _, err := b.admin.DeleteTopics(t.Context(), topic); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the topic to be made again", func() bool {
+	program.Await(t, "the topic to be made again", func() bool {
 		resp, err := b.admin.CreateTopic(t.Context(), 1, 1, nil, topic)
 		return err == nil && resp.Err == nil
 	})
 	cl := b.client() // The other one knows the topic that is gone.
-	await(t, "the new topic", func() bool {
+	program.Await(t, "the new topic", func() bool {
 		return cl.ProduceSync(t.Context(), values(topic, 0, ids(11, 12, 13, 14, 15)...)...).FirstErr() == nil
 	})
-	p.fail(1, []string{topic, "recreated"}, "run", p.file, "--until", "end")
+	p.Fail(1, []string{topic, "recreated"}, "run", p.File, "--until", "end")
 	p.wantIDs(1, 2, 3)
-	p.write(p.file, strings.Replace(p.text(), "group:", "on_gap: continue, group:", 1))
-	p.toEnd()
+	p.Write(p.File, strings.Replace(p.Text(), "group:", "on_gap: continue, group:", 1))
+	p.ToEnd()
 	p.wantIDs(1, 2, 3, 11, 12, 13, 14, 15)
 }
 
 // The clock decides that a split is idle, and from where it goes on: tables tell,
 // and a run without the state repeats it.
 func TestClockDecisionsAreRepeatedWithoutTheState(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	topic := b.topic(3)
 	p := newPlace(t, "main-job", mainOnTopic(b, topic, "event", "500ms"))
-	x := &trial{place: p, feed: &topicFeeder{lying{}, b}, order: "event", rng: random(t), decisions: map[decision]bool{}}
+	x := &trial{place: p, feed: &topicFeeder{lying{}, b}, order: "event", rng: program.Random(t), decisions: map[decision]bool{}}
 	// Splits take turns, each long enough for the others to turn idle.
 	s := shape{weights: []int{1, 1, 1}, records: 12_000, across: true, tombstones: true}
 	for i := range s.weights {
 		s.splits = append(s.splits, fmt.Sprintf("%s/%d", topic, i))
 	}
 	x.records = makeRecords(x.rng, s)
-	r := p.start(nil, "run", p.file)
+	r := p.Start(nil, "run", p.File)
 	const turns = 12
 	for i := range turns {
 		from := time.Now()
@@ -178,20 +179,20 @@ func TestClockDecisionsAreRepeatedWithoutTheState(t *testing.T) {
 			}
 		}
 		x.feed.put(mine[:len(mine)/2])
-		r.until("the turn to be over", func() bool { return time.Since(from) > time.Second })
+		r.Until("the turn to be over", func() bool { return time.Since(from) > time.Second })
 		x.feed.put(mine[len(mine)/2:])
 		x.feed.put(others)
 	}
-	r.terminate()
-	p.toEnd()
+	r.Terminate()
+	p.ToEnd()
 	x.checkEnd()
 	if len(x.decisions) == 0 {
 		t.Error("no split ever woke up: the input shows nothing")
 	}
-	before := fmt.Sprint(p.list())
-	p.removeState("state")
-	p.toEnd()
-	if now := fmt.Sprint(p.list()); now != before {
+	before := fmt.Sprint(p.List())
+	p.RemoveState("state")
+	p.ToEnd()
+	if now := fmt.Sprint(p.List()); now != before {
 		t.Errorf("a run without the state changed the tables from\n%s to\n%s", before, now)
 	}
 	x.checkEnd()

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"math/rand"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/program"
 )
 
 // mainJob is the pipeline under test but for its source.
@@ -36,8 +37,8 @@ const schemaOf = `    decode: {json: {schema: {id: string, site: string, et: tim
 
 // mainFlow says which rows the steps of mainJob read.
 var mainFlow = flow{
-	"once": {"readings", "passed"}, "valid": {"once", "passed"}, "readable": {"valid", "passed"}, "windows": {"readable", "passed"},
-	"raw": {"readable", "passed"}, "tumble": {"windows", "created"}, "late": {"windows", "late"}, "stale": {"once", "late"}, "bad": {"readings", "bad"},
+	"once": "readings.passed", "valid": "once.passed", "readable": "valid.passed", "windows": "readable.passed",
+	"raw": "readable.passed", "tumble": "windows.created", "late": "windows.late", "stale": "once.late", "bad": "readings.bad",
 }
 
 // mainOnTopic reads a topic.
@@ -74,21 +75,21 @@ type trial struct {
 }
 
 func TestKilledOnKafkaWithCopiesInOnePartition(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	onKafka(t, b, &trial{order: "arrival", kills: 12,
 		refusal: "copies of a key in several splits are taken in the order of arrival"}, false)
 }
 
 func TestKilledOnKafkaWithCopiesAcrossPartitions(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := newBroker(t, kafka(t))
 	onKafka(t, b, &trial{order: "event", kills: 14}, true)
 }
 
 // onKafka reads five partitions, the last of which is empty.
 func onKafka(t *testing.T, b *broker, x *trial, across bool) {
-	x.rng = random(t)
+	x.rng = program.Random(t)
 	topic := b.topic(5)
 	x.place = newPlace(t, "main-job", mainOnTopic(b, topic, x.order, "2s"))
 	x.feed = &topicFeeder{lying{}, b}
@@ -101,17 +102,17 @@ func onKafka(t *testing.T, b *broker, x *trial, across bool) {
 }
 
 func TestKilledOnFilesWithCopiesInOneLane(t *testing.T) {
-	long(t)
+	program.Long(t)
 	onFiles(t, &trial{order: "arrival", kills: 10}, "0")
 }
 
 func TestKilledOnFilesWithCopiesAcrossLanes(t *testing.T) {
-	long(t)
+	program.Long(t)
 	onFiles(t, &trial{order: "event", kills: 14}, "0", "1", "2")
 }
 
 func onFiles(t *testing.T, x *trial, lanes ...string) {
-	x.rng = random(t)
+	x.rng = program.Random(t)
 	x.place = newPlace(t, "main-job", mainOnFiles(len(lanes), x.order))
 	x.feed = newLaneFeeder(x.place, len(lanes), x.rng)
 	x.records = makeRecords(x.rng, shape{splits: lanes, weights: []int{4, 2, 1}[:len(lanes)], records: 48_000, across: true})
@@ -129,41 +130,41 @@ func (x *trial) torment() {
 		x.look()
 		switch i {
 		case x.kills / 4:
-			x.copyState("state", "old")
-			kept, keptAt = true, fmt.Sprint(x.list())
+			x.CopyState("state", "old")
+			kept, keptAt = true, fmt.Sprint(x.List())
 		case x.kills / 2:
-			if kept && fmt.Sprint(x.list()) != keptAt {
-				x.loseState("an older state", func() { x.copyState("old", "state") })
+			if kept && fmt.Sprint(x.List()) != keptAt {
+				x.loseState("an older state", func() { x.CopyState("old", "state") })
 			}
 		case x.kills * 3 / 4:
-			x.loseState("no state", func() { x.removeState("state") })
+			x.loseState("no state", func() { x.RemoveState("state") })
 			x.hadEpoch = x.refusal != ""
 		}
 		if x.t.Failed() {
 			x.t.FailNow()
 		}
 	}
-	x.toEnd()
+	x.ToEnd()
 	x.checkEnd()
-	before := fmt.Sprint(x.list())
+	before := fmt.Sprint(x.List())
 	same := func(what string) {
 		x.t.Helper()
-		if now := fmt.Sprint(x.list()); now != before {
+		if now := fmt.Sprint(x.List()); now != before {
 			x.t.Errorf("%s changed the tables from\n%s to\n%s", what, before, now)
 		}
 	}
-	if out := x.toEnd(); !strings.Contains(out, "nothing more to do") {
+	if out := x.ToEnd(); !strings.Contains(out, "nothing more to do") {
 		x.t.Errorf("a second run does not say that there is nothing to do:\n%s", out)
 	}
 	same("a second run")
-	x.loseState("an older state at the end", func() { x.copyState("old", "state") })
+	x.loseState("an older state at the end", func() { x.CopyState("old", "state") })
 	if x.refusal == "" {
-		x.toEnd()
+		x.ToEnd()
 	}
 	same("a run on an older state")
-	x.loseState("no state at the end", func() { x.removeState("state") })
+	x.loseState("no state at the end", func() { x.RemoveState("state") })
 	if x.refusal == "" {
-		x.toEnd()
+		x.ToEnd()
 	}
 	same("a run without the state")
 	x.checkEnd()
@@ -182,26 +183,26 @@ func (x *trial) survive(chunk []record) {
 		how = fmt.Sprintf("%s:%d", points[x.rng.Intn(len(points))], 1+x.rng.Intn(6))
 		env, lives = []string{"FRAZIL_FAILPOINT=" + how}, 4*time.Second
 	}
-	p := x.start(env, "run", x.file)
+	p := x.Start(env, "run", x.File)
 	const beat = 20 * time.Millisecond
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	steps := max(1, int(min(lives, 2*time.Second)/beat))
 	fed, started := 0, time.Now()
-	for step := 1; time.Since(started) < lives && !p.killed(); step++ {
+	for step := 1; time.Since(started) < lives && !p.Killed(); step++ {
 		upTo := min(step*len(chunk)/steps, len(chunk))
 		x.feed.put(chunk[fed:upTo])
 		fed = upTo
 		<-tick.C
 	}
 	select {
-	case <-p.ended:
+	case <-p.Ended:
 	default:
-		p.kill()
+		p.Kill()
 	}
 	x.feed.put(chunk[fed:])
-	if !p.killed() || strings.Contains(p.stderr.String(), "level=ERROR") {
-		x.t.Fatalf("killed %s: it ended by itself or failed:\n%s", how, tail(p.stderr.String(), 5000))
+	if !p.Killed() || strings.Contains(p.Stderr.String(), "level=ERROR") {
+		x.t.Fatalf("killed %s: it ended by itself or failed:\n%s", how, program.Tail(p.Stderr.String(), 5000))
 	}
 	x.t.Logf("killed %s", how)
 }
@@ -210,24 +211,24 @@ func (x *trial) survive(chunk []record) {
 func (x *trial) look() {
 	x.t.Helper()
 	if !x.hadEpoch {
-		r := x.start(nil, "ledger", "--file", x.file, "--format", "ndjson")
-		if r.wait() != 0 {
+		r := x.Start(nil, "ledger", "--file", x.File, "--format", "ndjson")
+		if r.Wait() != 0 {
 			return // Killed before the first one.
 		}
 		x.hadEpoch = true
 	}
-	balanced(x.t, x.ledger(), mainFlow)
+	program.Balanced(x.t, x.Ledger(), mainFlow)
 	x.noteDecisions()
 }
 
 // noteDecisions remembers what the tables say about the clock.
 func (x *trial) noteDecisions() {
 	x.t.Helper()
-	for _, l := range x.list() {
+	for _, l := range x.List() {
 		if l.Snapshot == "" {
 			continue
 		}
-		for _, summary := range x.snapshots(l.Table) {
+		for _, summary := range x.Snapshots(l.Table) {
 			var ds []decision
 			if text := summary["frazil.clock"]; text != "" {
 				if err := json.Unmarshal([]byte(text), &ds); err != nil {
@@ -250,10 +251,10 @@ func (x *trial) loseState(what string, lose func()) {
 		lose()
 		return
 	}
-	x.copyState("state", "own")
+	x.CopyState("state", "own")
 	lose()
-	x.fail(1, []string{x.refusal, "ahead of the state"}, "run", x.file, "--until", "end")
-	x.copyState("own", "state")
+	x.Fail(1, []string{x.refusal, "ahead of the state"}, "run", x.File, "--until", "end")
+	x.CopyState("own", "state")
 }
 
 // checkEnd compares tables and ledger with the model.
@@ -276,8 +277,8 @@ func (x *trial) checkEnd() {
 		}
 	}
 	x.compareTables("t", want)
-	l := x.ledger()
-	balanced(x.t, l, mainFlow)
+	l := x.Ledger()
+	program.Balanced(x.t, l, mainFlow)
 	records := 0
 	for _, r := range x.records {
 		if !r.none {
@@ -296,7 +297,7 @@ func (x *trial) checkEnd() {
 			x.t.Errorf("ledger: %s of %s is %d, want %d", c.counter, c.step, got, c.want)
 		}
 	}
-	for name, table := range x.list() {
+	for name, table := range x.List() {
 		if table.Snapshot != "" {
 			x.checkFiles(name, table)
 		}
@@ -305,13 +306,13 @@ func (x *trial) checkEnd() {
 
 // checkFiles looks that no data file is live twice and that files and table
 // agree about the rows.
-func (p *place) checkFiles(name string, table listed) {
+func (p *place) checkFiles(name string, table program.Listed) {
 	p.t.Helper()
 	seen, rows := map[string]bool{}, int64(0)
-	for _, f := range objects[struct {
+	for _, f := range program.Objects[struct {
 		Path string `json:"path"`
 		Rows int64  `json:"rows"`
-	}](p.t, p.run("table", "files", name, "--file", p.file, "--format", "ndjson")) {
+	}](p.t, p.Run("table", "files", name, "--file", p.File, "--format", "ndjson")) {
 		if seen[f.Path] {
 			p.t.Errorf("%s: the file %s is live twice", name, f.Path)
 		}
@@ -320,14 +321,5 @@ func (p *place) checkFiles(name string, table listed) {
 	}
 	if fmt.Sprint(rows) != table.Rows.String() {
 		p.t.Errorf("%s: its files have %d rows, the table %s", name, rows, table.Rows)
-	}
-}
-
-// terminate stops the program gracefully and expects exit code 0.
-func (r *proc) terminate() {
-	r.t.Helper()
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		r.t.Fatalf("%s: exit code %d after SIGTERM\n%s", r.what, code, tail(r.stderr.String(), 5000))
 	}
 }

@@ -24,9 +24,6 @@ type decision struct {
 	Floor  int64  `json:"floor"`
 }
 
-// row is one row of a table as encoding/json reads it with UseNumber.
-type row map[string]any
-
 // tables are the rows of the pipeline by sink.
 type tables map[string][]row
 

@@ -1,8 +1,6 @@
 package crash_test
 
 import (
-	"bufio"
-	"bytes"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -27,8 +25,8 @@ func (p *place) readers(tables ...string) {
 		return
 	}
 	for _, name := range tables {
-		text := p.run("table", "rows", name, "--file", p.file, "--format", "ndjson")
-		rig.SameRows(p.t, rig.Table{Catalog: "sqlite:///" + p.path("frazil-data", "catalog.db"), Name: name}, strings.Split(strings.TrimSpace(text), "\n"))
+		text := p.Run("table", "rows", name, "--file", p.File, "--format", "ndjson")
+		rig.SameRows(p.t, rig.Table{Catalog: "sqlite:///" + p.Path("frazil-data", "catalog.db"), Name: name}, strings.Split(strings.TrimSpace(text), "\n"))
 	}
 }
 
@@ -38,7 +36,7 @@ type held map[string]map[string]string
 // positions reads the positions that a table itself holds.
 func (p *place) positions(pipeline, sink, table string) held {
 	p.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+p.path("frazil-data", "catalog.db")+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+p.Path("frazil-data", "catalog.db")+"?mode=ro")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -90,69 +88,15 @@ func (p *place) standsAt(pipeline, sink, table, source, topic string) map[int32]
 	return out
 }
 
-// objects reads one JSON object a line.
-func objects[T any](t *testing.T, text string) []T {
-	t.Helper()
-	var out []T
-	lines := bufio.NewScanner(strings.NewReader(text))
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		dec := json.NewDecoder(bytes.NewReader(lines.Bytes()))
-		dec.UseNumber()
-		var x T
-		if err := dec.Decode(&x); err != nil {
-			t.Fatalf("%q: %v", lines.Text(), err)
-		}
-		out = append(out, x)
-	}
-	return out
-}
-
-// rows reads a table of the pipeline.
-func (p *place) rows(table string) []row {
-	p.t.Helper()
-	return objects[row](p.t, p.run("table", "rows", table, "--file", p.file, "--format", "ndjson"))
-}
-
-// listed is one line of "frazil table list".
-type listed struct {
-	Table    string      `json:"table"`
-	Rows     json.Number `json:"rows"`
-	Snapshot string      `json:"snapshot"`
-	Location string      `json:"location"`
-}
-
-// list lists the tables of the pipeline, by name.
-func (p *place) list() map[string]listed {
-	p.t.Helper()
-	out := map[string]listed{}
-	for _, l := range objects[listed](p.t, p.run("table", "list", "--file", p.file, "--format", "ndjson")) {
-		out[l.Table] = l
-	}
-	return out
-}
-
-// snapshots reads the summaries of a table's snapshots.
-func (p *place) snapshots(table string) []map[string]string {
-	p.t.Helper()
-	var out []map[string]string
-	for _, s := range objects[struct {
-		Summary map[string]string `json:"summary"`
-	}](p.t, p.run("table", "snapshots", table, "--file", p.file, "--format", "ndjson")) {
-		out = append(out, s.Summary)
-	}
-	return out
-}
-
 // compareTables holds the tables of namespace against the model.
 func (p *place) compareTables(namespace string, want tables) {
 	p.t.Helper()
-	list := p.list()
+	list := p.List()
 	for name, w := range want {
 		table := namespace + "." + name
 		var got []row
 		if list[table].Snapshot != "" {
-			got = p.rows(table)
+			got = p.Rows(table)
 		}
 		compareRows(p.t, table, got, w)
 	}
@@ -242,42 +186,4 @@ func near(got, want [][]float64) string {
 		}
 	}
 	return ""
-}
-
-// fates are the counters of one step.
-type fates map[string]int64
-
-// ledger reads the ledger, by step.
-func (p *place) ledger() map[string]fates {
-	p.t.Helper()
-	out := map[string]fates{}
-	for _, l := range objects[struct {
-		Step  string `json:"step"`
-		Fates fates  `json:"fates"`
-	}](p.t, p.run("ledger", "--file", p.file, "--format", "ndjson")) {
-		out[l.Step] = l.Fates
-	}
-	return out
-}
-
-// flow names for a step what it reads: a step's counter of rows that left for
-// it.
-type flow map[string]struct{ from, counter string }
-
-// balanced checks both laws: every step has received what was sent to it, and
-// each of its rows has one fate.
-func balanced(t *testing.T, l map[string]fates, edges flow) {
-	t.Helper()
-	for step, f := range l {
-		rest := f["in"]
-		for _, fate := range []string{"passed", "filtered", "late", "duplicate", "bad", "absorbed", "expired", "held", "staged", "superseded", "muted"} {
-			rest -= f[fate]
-		}
-		if rest != 0 {
-			t.Errorf("ledger: %d rows of %s have no fate: %v", rest, step, f)
-		}
-		if e, ok := edges[step]; ok && l[e.from][e.counter] != f["in"] {
-			t.Errorf("ledger: %s got %d rows, %s has %d %s", step, f["in"], e.from, l[e.from][e.counter], e.counter)
-		}
-	}
 }

@@ -11,12 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/program"
 
 	_ "modernc.org/sqlite"
 )
@@ -127,26 +128,6 @@ func (p *poster) end(t *testing.T) int64 {
 	return p.accepted.Load()
 }
 
-// peakRSS is the most memory that the program had resident, in bytes.
-func (r *proc) peakRSS() int64 {
-	r.t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(raw)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			return n << 10
-		}
-	}
-	r.t.Fatal("the kernel does not tell the memory of the program")
-	return 0
-}
-
 // B4: a table that takes no commits: its stream fills up to the high-water mark and
 // refuses producers, the memory stays under its ceiling, the other stream goes on,
 // and when the table is there again everything accepted is in it, once.
@@ -155,7 +136,7 @@ func (r *proc) peakRSS() int64 {
 // until 200 requests were refused and 300,000 rows of the other stream came, with
 // FRAZIL_LONG 3,000 and 4 million: some minutes, in place of ten.
 func TestAFrozenTableHoldsUpItsStreamOnly(t *testing.T) {
-	long(t)
+	program.Long(t)
 	address := freePort(t)
 	p := newPlace(t, "frozen", fmt.Sprintf(`memory: 256MiB
 checkpoint: {every: 300ms}
@@ -170,11 +151,11 @@ sinks:
   frozen: {from: stuck, iceberg: {table: t.rows}}
   other: {from: free, files: {path: out}}
 `, address))
-	r := p.start(nil, "run", p.file)
-	r.until("it listens", listening(address))
+	r := p.Start(nil, "run", p.File)
+	r.Until("it listens", listening(address))
 	stuck, free := newPoster(t, "http://"+address+"/stuck", 0), newPoster(t, "http://"+address+"/free", 0)
-	r.until("the table exists", func() bool {
-		return p.metric(`frazil_sink_committed_rows_total{pipeline="frozen",step="frozen"}`) > "0"
+	r.Until("the table exists", func() bool {
+		return p.Metric(`frazil_sink_committed_rows_total{pipeline="frozen",step="frozen"}`) > "0"
 	})
 
 	refusals, more := int64(200), int64(300_000)
@@ -185,12 +166,12 @@ sinks:
 	// depends on it.
 	pace := func(rows int64, ok func() bool) float64 {
 		from, began := free.accepted.Load(), time.Now()
-		r.until("the other stream has gone on", func() bool { return free.accepted.Load() >= from+rows && ok() })
+		r.Until("the other stream has gone on", func() bool { return free.accepted.Load() >= from+rows && ok() })
 		return float64(free.accepted.Load()-from) / time.Since(began).Seconds()
 	}
 	before := pace(more, func() bool { return true })
 
-	db, err := sql.Open("sqlite", "file:"+p.path("frazil-data", "catalog.db")+"?_pragma=busy_timeout(60000)")
+	db, err := sql.Open("sqlite", "file:"+p.Path("frazil-data", "catalog.db")+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,12 +180,12 @@ sinks:
 	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the stream refuses", func() bool { return stuck.refused.Load() > 0 })
+	r.Until("the stream refuses", func() bool { return stuck.refused.Load() > 0 })
 	during := pace(more, func() bool { return stuck.refused.Load() >= refusals })
 	if n := free.refused.Load(); n > 0 {
 		t.Errorf("the other stream refused %d requests", n)
 	}
-	if got := p.metric(`frazil_stream_refused_requests_total{pipeline="frozen",reason="bytes",step="stuck"}`); got == "" || got == "0" {
+	if got := p.Metric(`frazil_stream_refused_requests_total{pipeline="frozen",reason="bytes",step="stuck"}`); got == "" || got == "0" {
 		t.Errorf("the refusals are not counted: %q", got)
 	}
 	health := p.health()
@@ -219,21 +200,21 @@ sinks:
 	if _, err := db.Exec("ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the stream is taken again", func() bool { return stuck.accepted.Load() > 0 && p.metric("frazil_healthy") != "" })
+	r.Until("the stream is taken again", func() bool { return stuck.accepted.Load() > 0 && p.Metric("frazil_healthy") != "" })
 	wantStuck, wantFree := stuck.end(t), free.end(t)
-	r.until("everything accepted is committed", func() bool {
-		return p.metric(`frazil_stream_backlog_rows{pipeline="frozen",step="stuck"}`) == "0" && p.metric(`frazil_stream_backlog_rows{pipeline="frozen",step="free"}`) == "0"
+	r.Until("everything accepted is committed", func() bool {
+		return p.Metric(`frazil_stream_backlog_rows{pipeline="frozen",step="stuck"}`) == "0" && p.Metric(`frazil_stream_backlog_rows{pipeline="frozen",step="free"}`) == "0"
 	})
-	peak := r.peakRSS()
+	peak := r.PeakRSS()
 	t.Logf("%d and %d rows accepted, %d requests refused, peak memory %d MiB; the other stream took %.0f rows a second before and %.0f while the table was frozen", wantStuck, wantFree, stuck.refused.Load(), peak>>20, before, during)
 	if limit := int64(256<<20) * 11 / 10; peak > limit {
 		t.Errorf("the program had %d MiB resident, its ceiling is 256 MiB and a tenth", peak>>20)
 	}
-	r.signal(syscall.SIGINT)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 3000))
+	r.Signal(syscall.SIGINT)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 3000))
 	}
-	everyNumberOnce(t, "the frozen table", p.run("table", "rows", "t.rows", "--file", p.file, "--format", "ndjson"), wantStuck)
+	everyNumberOnce(t, "the frozen table", p.Run("table", "rows", "t.rows", "--file", p.File, "--format", "ndjson"), wantStuck)
 	everyNumberOnce(t, "the other sink", p.files("out"), wantFree)
 }
 
@@ -263,7 +244,7 @@ func everyNumberOnce(t *testing.T, what, rows string, want int64) {
 // api is the base of the addresses at which the running program is asked.
 func (p *place) api() string {
 	p.t.Helper()
-	raw, err := os.ReadFile(p.path("state", "run.json"))
+	raw, err := os.ReadFile(p.Path("state", "run.json"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -277,7 +258,7 @@ func (p *place) api() string {
 // files returns what the files sink has shown in a folder.
 func (p *place) files(dir string) string {
 	p.t.Helper()
-	names, err := filepath.Glob(p.path(dir, "*.ndjson"))
+	names, err := filepath.Glob(p.Path(dir, "*.ndjson"))
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -6,12 +6,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/program"
 )
 
 // smallDisk mounts a disk of 64 MiB at a folder of p.
 func (p *place) smallDisk(name string) string {
 	p.t.Helper()
-	dir := p.path(name)
+	dir := p.Path(name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		p.t.Fatal(err)
 	}
@@ -46,11 +48,11 @@ func fill(t *testing.T, path string) {
 // write-ahead log and table stand on one disk of 64 MiB, which is full 5 times, with
 // FRAZIL_LONG 100 times.
 func TestAFullDiskRefusesAndRecovers(t *testing.T) {
-	long(t)
+	program.Long(t)
 	address := freePort(t)
 	p := newPlace(t, "small", "")
 	disk := p.smallDisk("disk")
-	p.write(p.file, fmt.Sprintf(`name: small
+	p.Write(p.File, fmt.Sprintf(`name: small
 http: 127.0.0.1:0
 state: {dir: ./disk/state}
 checkpoint: {every: 200ms}
@@ -66,14 +68,14 @@ sinks:
 	if err := os.Mkdir(disk+"/frazil-data", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("disk/frazil-data", p.path("frazil-data")); err != nil {
+	if err := os.Symlink("disk/frazil-data", p.Path("frazil-data")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("disk/state", p.path("state")); err != nil {
+	if err := os.Symlink("disk/state", p.Path("state")); err != nil {
 		t.Fatal(err)
 	}
-	r := p.start(nil, "run", p.file)
-	r.until("it listens", listening(address))
+	r := p.Start(nil, "run", p.File)
+	r.Until("it listens", listening(address))
 	in := newPoster(t, "http://"+address+"/in", 20*time.Millisecond)
 	cycles := 5
 	if full() {
@@ -81,24 +83,24 @@ sinks:
 	}
 	for cycle := range cycles {
 		before := in.accepted.Load()
-		r.until("rows are accepted", func() bool { return in.accepted.Load() >= before+5*batchRows })
+		r.Until("rows are accepted", func() bool { return in.accepted.Load() >= before+5*batchRows })
 		refused := in.refused.Load()
 		fill(t, disk+"/filler")
-		r.until("producers are refused", func() bool { return in.refused.Load() > refused+5 })
+		r.Until("producers are refused", func() bool { return in.refused.Load() > refused+5 })
 		if err := os.Remove(disk + "/filler"); err != nil {
 			t.Fatal(err)
 		}
 		at := in.accepted.Load()
-		r.until(fmt.Sprintf("it goes on after cycle %d", cycle), func() bool { return in.accepted.Load() > at+2*batchRows })
+		r.Until(fmt.Sprintf("it goes on after cycle %d", cycle), func() bool { return in.accepted.Load() > at+2*batchRows })
 	}
 	want := in.end(t)
-	r.until("everything accepted is committed", func() bool {
-		return p.metric(`frazil_stream_backlog_rows{pipeline="small",step="in"}`) == "0"
+	r.Until("everything accepted is committed", func() bool {
+		return p.Metric(`frazil_stream_backlog_rows{pipeline="small",step="in"}`) == "0"
 	})
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 5000))
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 5000))
 	}
 	t.Logf("%d rows accepted, %d requests refused", want, in.refused.Load())
-	everyNumberOnce(t, "the table", p.run("table", "rows", "t.rows", "--file", p.file, "--format", "ndjson"), want)
+	everyNumberOnce(t, "the table", p.Run("table", "rows", "t.rows", "--file", p.File, "--format", "ndjson"), want)
 }

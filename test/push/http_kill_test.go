@@ -18,15 +18,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/program"
 )
 
 // TestHTTPRetriesAcrossKills: clients post batches through a proxy that loses
 // answers, and post again what was not answered, under the same key; the engine is
 // killed again and again. Every row is in the table exactly once, without dedup.
 func TestHTTPRetriesAcrossKills(t *testing.T) {
-	long(t)
+	program.Long(t)
 	const kills = 30
-	rnd := random(t)
+	rnd := program.Random(t)
 	addr := freePort(t)
 	p := newPlace(t, "posted", fmt.Sprintf(`
 sources:
@@ -68,15 +70,15 @@ checkpoint: {every: 500ms}
 			}
 		}()
 	}
-	run := p.start(nil, "run", p.file)
+	run := p.Start(nil, "run", p.File)
 	for k := range kills {
 		want := answered.Load() + int64(10+rnd.Intn(60))
-		run.until(fmt.Sprintf("%d batches answered, before kill %d", want, k+1), func() bool { return answered.Load() >= want })
-		run.kill()
-		run = p.start(nil, "run", p.file)
+		run.Until(fmt.Sprintf("%d batches answered, before kill %d", want, k+1), func() bool { return answered.Load() >= want })
+		run.Kill()
+		run = p.Start(nil, "run", p.File)
 	}
 	want := answered.Load() + 50
-	run.until("more batches", func() bool { return answered.Load() >= want })
+	run.Until("more batches", func() bool { return answered.Load() >= want })
 	close(stop)
 	wg.Wait()
 	t.Logf("%d batches, %d tries that were not answered, %d answers lost on purpose", answered.Load(), sent.Load(), proxy.lost.Load())
@@ -93,19 +95,19 @@ checkpoint: {every: 500ms}
 			}
 		}
 	}
-	run.signal(syscall.SIGTERM)
-	if code := run.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(run.stderr.String(), 3000))
+	run.Signal(syscall.SIGTERM)
+	if code := run.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(run.Stderr.String(), 3000))
 	}
 	// What was answered after the last barrier comes with the next run.
-	run = p.start(nil, "run", p.file)
+	run = p.Start(nil, "run", p.File)
 	var got []string
-	run.until(fmt.Sprintf("%d rows in the table", total), func() bool {
+	run.Until(fmt.Sprintf("%d rows in the table", total), func() bool {
 		got = p.postedRows()
 		return len(got) >= total
 	})
-	run.signal(syscall.SIGTERM)
-	run.wait()
+	run.Signal(syscall.SIGTERM)
+	run.Wait()
 	got = p.postedRows()
 	slices.Sort(got)
 	slices.Sort(model)
@@ -231,7 +233,7 @@ func newLossy(t *testing.T, to string, seed int64) *lossy {
 func (p *place) postedRows() []string {
 	p.t.Helper()
 	var out []string
-	for line := range strings.Lines(p.run("table", "rows", "t.posted", "--file", p.file, "--format", "ndjson")) {
+	for line := range strings.Lines(p.Run("table", "rows", "t.posted", "--file", p.File, "--format", "ndjson")) {
 		var x struct {
 			Client, Batch, N, At int
 			Text                 string

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"frazil/dataflow/flowtest/program"
 )
 
 // python is a program of the rig's Python, "" where there is none.
@@ -48,7 +50,7 @@ func answering(addr string) func() bool {
 // TestOpenAPI holds the address to its description: schemathesis makes requests of
 // it, right and wrong ones, and all its checks must pass.
 func TestOpenAPI(t *testing.T) {
-	long(t)
+	program.Long(t)
 	st := python(t, "schemathesis")
 	addr := freePort(t)
 	p := newPlace(t, "described", fmt.Sprintf(`
@@ -75,34 +77,34 @@ sinks:
   d: {from: private, drop: {}}
 checkpoint: {every: 500ms}
 `, addr))
-	run := p.start(nil, "run", p.file)
-	run.until("the address to answer", answering(addr))
+	run := p.Start(nil, "run", p.File)
+	run.Until("the address to answer", answering(addr))
 	hooks, err := filepath.Abs("http_openapi_hooks.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Of several records some may be wrong: the answer is then 207.
-	p.write("schemathesis.toml", "[checks.negative_data_rejection]\nexpected-statuses = [207, 400, 401, 403, 404, 405, 406, 413, 415, 422, 429]\n")
+	p.Write("schemathesis.toml", "[checks.negative_data_rejection]\nexpected-statuses = [207, 400, 401, 403, 404, 405, 406, 413, 415, 422, 429]\n")
 	examples := "40"
 	if full() {
 		examples = "1000"
 	}
 	cmd := exec.Command(st, "run", "http://"+addr+"/openapi.json", "--header", "Authorization: Bearer 0123456789abcdef",
 		"--checks", "all", "--max-examples", examples, "--no-color", "--generation-database", "none")
-	cmd.Dir = p.dir
+	cmd.Dir = p.Dir
 	cmd.Env = append(os.Environ(), "SCHEMATHESIS_HOOKS="+hooks)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("%v\n%s", err, tail(string(out), 8000))
+		t.Errorf("%v\n%s", err, program.Tail(string(out), 8000))
 	}
 	if !strings.Contains(string(out), "Tested: 5") {
-		t.Errorf("not all operations were tested:\n%s", tail(string(out), 3000))
+		t.Errorf("not all operations were tested:\n%s", program.Tail(string(out), 3000))
 	}
 }
 
 // TestHTTPClients: what requests, pyarrow and the CloudEvents SDK send is read.
 func TestHTTPClients(t *testing.T) {
-	long(t)
+	program.Long(t)
 	py := python(t, "python")
 	addr := freePort(t)
 	p := newPlace(t, "clients", fmt.Sprintf(`
@@ -114,8 +116,8 @@ sinks:
   rows: {from: all, iceberg: {catalog: local, table: t.rows}}
 checkpoint: {every: 500ms}
 `, addr))
-	run := p.start(nil, "run", p.file)
-	run.until("the address to answer", answering(addr))
+	run := p.Start(nil, "run", p.File)
+	run.Until("the address to answer", answering(addr))
 	script, err := filepath.Abs("http_clients.py")
 	if err != nil {
 		t.Fatal(err)
@@ -135,15 +137,15 @@ checkpoint: {every: 500ms}
 		t.Fatalf("answers:\n%swant:\n%s", out, want.String())
 	}
 	rows := func() string {
-		lines := strings.Split(strings.TrimSpace(p.run("table", "rows", "t.rows", "--file", p.file, "--format", "ndjson")), "\n")
+		lines := strings.Split(strings.TrimSpace(p.Run("table", "rows", "t.rows", "--file", p.File, "--format", "ndjson")), "\n")
 		slices.SortFunc(lines, func(a, b string) int {
 			return cmp.Or(cmp.Compare(len(a[:strings.IndexByte(a, ',')]), len(b[:strings.IndexByte(b, ',')])), strings.Compare(a, b))
 		})
 		return strings.Join(lines, "\n")
 	}
-	run.until("the rows in the table", func() bool { return len(p.rows("t.rows")) == 12 })
-	run.signal(syscall.SIGTERM)
-	run.wait()
+	run.Until("the rows in the table", func() bool { return len(p.rows("t.rows")) == 12 })
+	run.Signal(syscall.SIGTERM)
+	run.Wait()
 	at := "2026-03-01T10:00:00.000000Z"
 	model := []string{
 		`1,"name":"größe"`, "2", "3", "4", "5", "6", "7", `8,"name":"a","at":"` + at + `","tags":["x","y"],"price":"1.00"`, `9,"at":"` + at + `","tags":[],"price":"2.00"`,

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"frazil/dataflow/flowtest/program"
 	"frazil/dataflow/flowtest/rig"
 )
 
@@ -16,7 +17,7 @@ import (
 // keeps what is beyond the receive maximum; with a commit it goes on by itself, and
 // each message is in the table once.
 func TestMQTTOverTheHighWaterMarkTheBrokerKeepsTheRest(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := rig.NewMosquitto(t)
 	p := newPlace(t, "marked", fmt.Sprintf(`checkpoint: {every: 200ms}
 sources:
@@ -26,12 +27,12 @@ sources:
 sinks:
   out: {from: in, iceberg: {table: t.rows}}
 `, b.Addr))
-	r := p.start(nil, "run", p.file)
-	r.until("it has subscribed", func() bool { return p.event("subscribed") >= 1 })
+	r := p.Start(nil, "run", p.File)
+	r.Until("it has subscribed", func() bool { return p.event("subscribed") >= 1 })
 	b.Pub(t, []byte(`{"n":0,"text":"first"}`), "-q", "1", "-t", "t")
-	r.until("the table exists", func() bool { return p.number(`frazil_sink_committed_rows_total`) == 1 })
+	r.Until("the table exists", func() bool { return p.number(`frazil_sink_committed_rows_total`) == 1 })
 
-	db, err := sql.Open("sqlite", "file:"+p.path("frazil-data", "catalog.db")+"?_pragma=busy_timeout(60000)")
+	db, err := sql.Open("sqlite", "file:"+p.Path("frazil-data", "catalog.db")+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,20 +57,20 @@ sinks:
 	if out, err := pub.CombinedOutput(); err != nil {
 		t.Fatalf("mosquitto_pub: %v: %s", err, out)
 	}
-	r.until("the stream is over its mark", func() bool { return p.number(`frazil_stream_refused_requests_total`) > 3 })
+	r.Until("the stream is over its mark", func() bool { return p.number(`frazil_stream_refused_requests_total`) > 3 })
 	if n := p.accepted(); n >= messages {
 		t.Errorf("%d of %d messages were accepted over the mark", n, messages)
 	}
 	if _, err := db.Exec("ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
-	r.until("all are committed", func() bool { return p.number(`frazil_sink_committed_rows_total`) >= messages })
+	r.Until("all are committed", func() bool { return p.number(`frazil_sink_committed_rows_total`) >= messages })
 	if n := p.accepted(); n != messages {
 		t.Errorf("%d messages were accepted, want %d: none comes twice without a lost connection", n, messages)
 	}
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 3000))
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 3000))
 	}
-	everyNumberOnce(t, "the table", p.run("table", "rows", "t.rows", "--file", p.file, "--format", "ndjson"), messages)
+	everyNumberOnce(t, "the table", p.Run("table", "rows", "t.rows", "--file", p.File, "--format", "ndjson"), messages)
 }

@@ -8,13 +8,14 @@ import (
 	"syscall"
 	"testing"
 
+	"frazil/dataflow/flowtest/program"
 	"frazil/dataflow/flowtest/rig"
 )
 
 // C28 of the cases: redelivery, retained and empty messages, poison beyond the
 // receive maximum.
 func TestC28Redelivery(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := rig.NewMosquitto(t)
 	px := newProxy(t, b.Addr)
 	p := newPlace(t, "c28", fmt.Sprintf(`checkpoint: {every: 2s}
@@ -36,28 +37,28 @@ sinks:
 		b.Pub(t, []byte(payload), append([]string{"-V", "mqttv5", "-q", "1", "-t", topic}, args...)...)
 	}
 	pub("f/a", `{"mid":"r1","v":0}`, "-r")
-	r := p.start(nil, "run", p.file)
-	r.until("the retained message is skipped", func() bool { return p.event("retained_skipped") >= 1 })
+	r := p.Start(nil, "run", p.File)
+	r.Until("the retained message is skipped", func() bool { return p.event("retained_skipped") >= 1 })
 	pub("f/a", `{"mid":"m1","v":1}`)
-	r.until("m1 is committed", func() bool { return len(p.rows("c28.rows")) == 1 })
+	r.Until("m1 is committed", func() bool { return len(p.rows("c28.rows")) == 1 })
 	px.pass(false, true)
 	pub("f/a", `{"mid":"m2","v":2}`)
-	r.until("m2 is durable", func() bool { return p.accepted() == 2 })
-	r.kill()
+	r.Until("m2 is durable", func() bool { return p.accepted() == 2 })
+	r.Kill()
 	px.cut()
 	px.pass(true, true)
 	pub("f/b", `{"mid":"m3","v":3}`)
-	r = p.start(nil, "run", p.file)
-	r.until("m2 comes again, and m3", func() bool { return p.event("redelivered") >= 1 && p.accepted() >= 2 })
+	r = p.Start(nil, "run", p.File)
+	r.Until("m2 comes again, and m3", func() bool { return p.event("redelivered") >= 1 && p.accepted() >= 2 })
 	b.Pub(t, nil, "-V", "mqttv5", "-q", "1", "-t", "f/a", "-r")
 	for range 3 {
 		pub("f/a", "\x7b\x22\x6d\x69\x64\x22\x3a\x22\x6d\x34\x22\x2c\x22\x76\x22\x3a\xc3\x28\x7d")
 	}
 	pub("f/b", `{"mid":"m5","v":5}`)
-	r.until("m5 is committed", func() bool { return len(p.rows("c28.rows")) == 4 && p.event("empty_skipped") == 1 })
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, r.stderr.String())
+	r.Until("m5 is committed", func() bool { return len(p.rows("c28.rows")) == 4 && p.event("empty_skipped") == 1 })
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, r.Stderr.String())
 	}
 	want := []string{
 		`{"mid":"m1","v":1,"topic":"f/a"}`, `{"mid":"m2","v":2,"topic":"f/a"}`, `{"mid":"m3","v":3,"topic":"f/b"}`, `{"mid":"m5","v":5,"topic":"f/b"}`,
@@ -91,7 +92,7 @@ func nothingUnacked(t *testing.T, b *rig.Mosquitto, client, topic string) {
 
 // C29 of the cases: levels of topics become columns.
 func TestC29TopicToColumns(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := rig.NewMosquitto(t, "sys_interval 1")
 	p := newPlace(t, "c29", fmt.Sprintf(`checkpoint: {every: 1s}
 sources:
@@ -107,9 +108,9 @@ sinks:
   t: {from: in, iceberg: {table: c29.rows}}
   bad: {from: in.bad, iceberg: {table: c29.bad}}
 `, b.Addr))
-	r := p.start(nil, "run", p.file)
+	r := p.Start(nil, "run", p.File)
 	subscribed := func() bool { return p.event("subscribed") >= 1 }
-	r.until("the source has subscribed", subscribed)
+	r.Until("the source has subscribed", subscribed)
 	for _, topic := range []string{
 		"plant/s1/l4/temp", "plant/s1/temp", "/sys/p9/d7/post", "sys/p9/d7/post", "plant//l4/temp", "plant/s1/l4/temp/x",
 		"plant/größe/l4/temp", "Plant/s1/l4/temp",
@@ -117,10 +118,10 @@ sinks:
 		b.Pub(t, []byte(`{"v":1}`), "-q", "1", "-t", topic)
 	}
 	b.Pub(t, []byte("online"), "-q", "1", "-t", "plant/s1/l4/temp")
-	r.until("all is committed", func() bool { return len(p.rows("c29.rows")) >= 5 && len(p.rows("c29.bad")) >= 4 })
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, r.stderr.String())
+	r.Until("all is committed", func() bool { return len(p.rows("c29.rows")) >= 5 && len(p.rows("c29.bad")) >= 4 })
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, r.Stderr.String())
 	}
 	want := []string{
 		`{"v":1,"site":"","line":"l4","prod":null,"dev":null,"topic":"plant//l4/temp"}`,
@@ -154,7 +155,7 @@ sinks:
 // C20 of the cases, variant 3: the program is stopped long before its next
 // checkpoint. What it acknowledged is in the table, and what it did not comes again.
 func TestC20StopWithALongInterval(t *testing.T) {
-	long(t)
+	program.Long(t)
 	b := rig.NewMosquitto(t)
 	px := newProxy(t, b.Addr)
 	p := newPlace(t, "c20", fmt.Sprintf(`checkpoint: {every: 10m}
@@ -165,35 +166,35 @@ sources:
 sinks:
   t: {from: in, iceberg: {table: c20.rows}}
 `, px.addr()))
-	r := p.start(nil, "run", p.file)
-	r.until("the source has subscribed", func() bool { return p.event("subscribed") >= 1 })
+	r := p.Start(nil, "run", p.File)
+	r.Until("the source has subscribed", func() bool { return p.event("subscribed") >= 1 })
 	for i := range 3 {
 		b.Pub(t, fmt.Appendf(nil, `{"id":%d}`, i+1), "-q", "1", "-t", "c20")
 	}
-	r.until("all are durable", func() bool { return p.accepted() == 3 })
+	r.Until("all are durable", func() bool { return p.accepted() == 3 })
 	if got := p.rows("c20.rows"); len(got) > 0 {
 		t.Fatalf("%q is committed already", got)
 	}
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, r.stderr.String())
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, r.Stderr.String())
 	}
 	want := []string{`{"id":1}`, `{"id":2}`, `{"id":3}`}
 	if got := p.rows("c20.rows"); !slices.Equal(got, want) {
 		t.Errorf("rows %q, want %q", got, want)
 	}
 	// Killed instead: what was acknowledged is read from the log, without the broker.
-	r = p.start(nil, "run", p.file)
-	r.until("the source is there again", func() bool { return p.event("subscribed") >= 1 })
+	r = p.Start(nil, "run", p.File)
+	r.Until("the source is there again", func() bool { return p.event("subscribed") >= 1 })
 	b.Pub(t, []byte(`{"id":4}`), "-q", "1", "-t", "c20")
-	r.until("it is durable", func() bool { return p.accepted() == 1 })
-	r.kill()
+	r.Until("it is durable", func() bool { return p.accepted() == 1 })
+	r.Kill()
 	px.pass(false, false)
-	r = p.start(nil, "run", p.file)
-	r.until("it is read", func() bool { return p.number("frazil_source_rows_total") >= 1 })
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, r.stderr.String())
+	r = p.Start(nil, "run", p.File)
+	r.Until("it is read", func() bool { return p.number("frazil_source_rows_total") >= 1 })
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, r.Stderr.String())
 	}
 	if got := p.rows("c20.rows"); !slices.Equal(got, append(want, `{"id":4}`)) {
 		t.Errorf("rows %q, want 4 more", got)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"frazil/dataflow/flowtest/program"
 	"frazil/dataflow/flowtest/rig"
 )
 
@@ -84,8 +85,8 @@ func (f *fleet) run(ctx context.Context, i int) {
 // expires once: every message that a device was told is safe is in the table, once,
 // and the ledger counts those that came again.
 func TestMQTTFleet(t *testing.T) {
-	long(t)
-	random := random(t)
+	program.Long(t)
+	random := program.Random(t)
 	devices, kills, restarts := 200, 5, 1
 	if full() {
 		devices, kills, restarts = 1000, 30, 3
@@ -111,39 +112,39 @@ sinks:
 `, px.addr(), expiry)
 	}
 	p := newPlace(t, "fleet", pipeline("1h"))
-	r := p.start(nil, "run", p.file)
+	r := p.Start(nil, "run", p.File)
 	subscribed := func() bool { return p.event("subscribed") >= 1 }
-	r.until("the source has subscribed", subscribed)
+	r.Until("the source has subscribed", subscribed)
 	f := startFleet(b.Addr, devices, 100*time.Millisecond)
 	defer f.work.Wait()
 	defer f.stop()
 	flows := func(n int) func() bool { return func() bool { return p.accepted() >= n } }
 	redelivered, reconnects := 0, 0
 	for range kills {
-		r.until("messages flow", flows(50))
+		r.Until("messages flow", flows(50))
 		time.Sleep(time.Duration(random.Int63n(int64(500 * time.Millisecond)))) // anywhere between two checkpoints
 		redelivered, reconnects = redelivered+p.event("redelivered"), reconnects+p.event("reconnects")
-		r.kill()
-		r = p.start(nil, "run", p.file)
+		r.Kill()
+		r = p.Start(nil, "run", p.File)
 	}
-	r.until("messages flow", flows(50))
+	r.Until("messages flow", flows(50))
 	for range restarts {
 		b.Stop()
 		if err := b.Start(); err != nil {
 			t.Fatal(err)
 		}
 		n := p.accepted()
-		r.until("messages flow after the broker's restart", flows(n+50))
+		r.Until("messages flow after the broker's restart", flows(n+50))
 	}
 	// The network is gone for longer than the keep-alive: nothing answers.
 	up := p.event("reconnects")
 	px.pass(false, false)
-	r.until("the program notices", func() bool { return strings.Count(r.stderr.String(), "not connected to the broker") > restarts })
+	r.Until("the program notices", func() bool { return strings.Count(r.Stderr.String(), "not connected to the broker") > restarts })
 	px.cut()
 	px.pass(true, true)
-	r.until("the program is back", func() bool { return p.event("reconnects") > up })
+	r.Until("the program is back", func() bool { return p.event("reconnects") > up })
 	n := p.accepted()
-	r.until("messages flow after the cut", flows(n+50))
+	r.Until("messages flow after the cut", flows(n+50))
 
 	// The session expires while nothing is on its way: that would be gone, whoever
 	// reads.
@@ -154,38 +155,38 @@ sinks:
 			f.pause.Unlock()
 		}
 		if t.Failed() {
-			t.Logf("%d acknowledged, %d rows, %d accepted, redelivered %d; streams %s", f.total(), len(p.rows("fleet.rows")), p.accepted(), p.event("redelivered"), p.run("streams", "--file", p.file))
+			t.Logf("%d acknowledged, %d rows, %d accepted, redelivered %d; streams %s", f.total(), len(p.rows("fleet.rows")), p.accepted(), p.event("redelivered"), p.Run("streams", "--file", p.File))
 		}
 	}()
-	r.until("all is committed", func() bool { return int64(len(p.rows("fleet.rows"))) >= f.total() })
+	r.Until("all is committed", func() bool { return int64(len(p.rows("fleet.rows"))) >= f.total() })
 	redelivered += p.event("redelivered")
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 5000))
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 5000))
 	}
-	text := p.path(p.file)
+	text := p.Path(p.File)
 	p.rewrite(text, "session_expiry: 1h", "session_expiry: 1s")
-	r = p.start(nil, "run", p.file)
-	r.until("the source has subscribed", subscribed)
-	r.kill()
+	r = p.Start(nil, "run", p.File)
+	r.Until("the source has subscribed", subscribed)
+	r.Kill()
 	expired(t, b)
 	p.rewrite(text, "session_expiry: 1s", "session_expiry: 1h")
-	r = p.start(nil, "run", p.file)
-	r.until("the lost session is noticed", func() bool { return p.event("sessions_lost") == 1 && subscribed() })
+	r = p.Start(nil, "run", p.File)
+	r.Until("the lost session is noticed", func() bool { return p.event("sessions_lost") == 1 && subscribed() })
 	if got := p.health(); !slices.Contains(got, "in connection") {
 		t.Errorf("health says %q, want that the session was lost", got)
 	}
 	paused = false
 	f.pause.Unlock()
-	r.until("messages flow after the loss", flows(50))
+	r.Until("messages flow after the loss", flows(50))
 	f.stop()
 	f.work.Wait()
 	want := f.total()
-	r.until("all is committed", func() bool { return int64(len(p.rows("fleet.rows"))) >= want })
+	r.Until("all is committed", func() bool { return int64(len(p.rows("fleet.rows"))) >= want })
 	redelivered, reconnects = redelivered+p.event("redelivered"), reconnects+p.event("reconnects")
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 5000))
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 5000))
 	}
 	f.check(t, p.rows("fleet.rows"))
 	once := p.fates()["once"]

@@ -117,7 +117,7 @@ func (p *proxy) close() {
 
 // number reads a metric as a number; 0 while there is none.
 func (p *place) number(name string) (n float64) {
-	_, _ = fmt.Sscan(p.metric(name), &n) // An absent one stays 0.
+	_, _ = fmt.Sscan(p.Metric(name), &n) // An absent one stays 0.
 	return n
 }
 
@@ -131,11 +131,11 @@ func (p *place) accepted() int { return int(p.number(`frazil_stream_accepted_row
 
 // rows are those of a table, sorted; none while there is no table.
 func (p *place) rows(table string) []string {
-	r := p.start(nil, "table", "rows", table, "--file", p.file, "--format", "ndjson")
-	if r.wait() != 0 {
+	r := p.Start(nil, "table", "rows", table, "--file", p.File, "--format", "ndjson")
+	if r.Wait() != 0 {
 		return nil
 	}
-	text := strings.TrimSpace(r.stdout.String())
+	text := strings.TrimSpace(r.Stdout.String())
 	if text == "" {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (p *place) rows(table string) []string {
 func (p *place) fates() map[string]map[string]int64 {
 	p.t.Helper()
 	out := map[string]map[string]int64{}
-	for line := range strings.Lines(p.run("ledger", "--file", p.file, "--format", "ndjson")) {
+	for line := range strings.Lines(p.Run("ledger", "--file", p.File, "--format", "ndjson")) {
 		var x struct {
 			Step  string
 			Fates map[string]int64

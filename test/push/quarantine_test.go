@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/program"
 )
 
 // quarantinePlace reads lines of a folder into a table; every third line is bad in
@@ -44,10 +46,10 @@ sinks:
 		}
 		text.WriteString(line + "\n")
 	}
-	if err := os.Mkdir(p.path("in"), 0o755); err != nil {
+	if err := os.Mkdir(p.Path("in"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p.write("in/a.ndjson", text.String())
+	p.Write("in/a.ndjson", text.String())
 	return p, want
 }
 
@@ -55,12 +57,12 @@ func lineID(i int) string { return fmt.Sprintf("lines/0/in/a.ndjson:%d/lines", i
 
 // quarantined lists the rows of the quarantine by id; nil while nobody answers.
 func (p *place) quarantined() map[string]map[string]any {
-	r := p.start(nil, "quarantine", "list", "--file", p.file, "--format", "ndjson")
-	if r.wait() != 0 {
+	r := p.Start(nil, "quarantine", "list", "--file", p.File, "--format", "ndjson")
+	if r.Wait() != 0 {
 		return nil
 	}
 	out := map[string]map[string]any{}
-	for line := range strings.Lines(r.stdout.String()) {
+	for line := range strings.Lines(r.Stdout.String()) {
 		var q map[string]any
 		if err := json.Unmarshal([]byte(line), &q); err != nil {
 			p.t.Fatal(err)
@@ -74,7 +76,7 @@ func (p *place) quarantined() map[string]map[string]any {
 func (p *place) tableRows() []string {
 	p.t.Helper()
 	var out []string
-	for line := range strings.Lines(p.run("table", "rows", "table", "--file", p.file, "--format", "ndjson")) {
+	for line := range strings.Lines(p.Run("table", "rows", "table", "--file", p.File, "--format", "ndjson")) {
 		out = append(out, strings.TrimSpace(line))
 	}
 	sort.Strings(out)
@@ -102,41 +104,41 @@ func sameRows(t *testing.T, got, want []string) {
 
 // I6: a fix is killed at each of its steps, and repeated: its row comes once.
 func TestAFixedRowComesOnceWhereverItIsKilled(t *testing.T) {
-	long(t)
+	program.Long(t)
 	points := []string{"fixed_stamped", "fixed_appended", "barrier", "aligned", "before_manifest", "after_manifest", "before_commit", "after_commit"}
 	p, want := quarantinePlace(t, 9*len(points))
-	r := p.start(nil, "run", p.file)
-	r.until("everything is read", func() bool { return len(p.quarantined()) == 3*len(points) })
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 3000))
+	r := p.Start(nil, "run", p.File)
+	r.Until("everything is read", func() bool { return len(p.quarantined()) == 3*len(points) })
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 3000))
 	}
 	fixed := map[int]bool{}
 	for k, point := range points {
 		i := 9*k + 2
-		fix := []string{"quarantine", "fix", lineID(i), "--payload", want[i], "--file", p.file}
-		r := p.start([]string{"FRAZIL_FAILPOINT=" + point}, "run", p.file)
-		r.until("it answers", func() bool { return p.metric("frazil_healthy") == "1" })
-		p.start(nil, fix...).wait()
-		<-r.ended
-		if r.cmd.ProcessState.ExitCode() != -1 {
-			t.Fatalf("%s: it was not killed: %v", point, r.cmd.ProcessState)
+		fix := []string{"quarantine", "fix", lineID(i), "--payload", want[i], "--file", p.File}
+		r := p.Start([]string{"FRAZIL_FAILPOINT=" + point}, "run", p.File)
+		r.Until("it answers", func() bool { return p.Metric("frazil_healthy") == "1" })
+		p.Start(nil, fix...).Wait()
+		<-r.Ended
+		if r.Cmd.ProcessState.ExitCode() != -1 {
+			t.Fatalf("%s: it was not killed: %v", point, r.Cmd.ProcessState)
 		}
 		// Nobody knows what became of it, so it is done again: half of the times while
 		// the pipeline is stopped.
 		if k%2 == 0 {
-			p.start(nil, fix...).wait()
+			p.Start(nil, fix...).Wait()
 		}
-		r = p.start(nil, "run", p.file)
-		r.until("it answers", func() bool { return p.metric("frazil_healthy") == "1" })
-		p.start(nil, fix...).wait()
-		r.until(point+": the row has left", func() bool {
+		r = p.Start(nil, "run", p.File)
+		r.Until("it answers", func() bool { return p.Metric("frazil_healthy") == "1" })
+		p.Start(nil, fix...).Wait()
+		r.Until(point+": the row has left", func() bool {
 			q := p.quarantined()
 			return q != nil && q[lineID(i)] == nil
 		})
-		r.signal(syscall.SIGTERM)
-		if code := r.wait(); code != 0 {
-			t.Fatalf("%s: exit code %d\n%s", point, code, tail(r.stderr.String(), 3000))
+		r.Signal(syscall.SIGTERM)
+		if code := r.Wait(); code != 0 {
+			t.Fatalf("%s: exit code %d\n%s", point, code, program.Tail(r.Stderr.String(), 3000))
 		}
 		fixed[i] = true
 	}
@@ -157,7 +159,7 @@ func TestAFixedRowComesOnceWhereverItIsKilled(t *testing.T) {
 // quarantineCounts are those of the ledger.
 func (p *place) quarantineCounts() map[string]int64 {
 	p.t.Helper()
-	for line := range strings.Lines(p.run("ledger", "--file", p.file, "--format", "ndjson")) {
+	for line := range strings.Lines(p.Run("ledger", "--file", p.File, "--format", "ndjson")) {
 		var l struct{ Quarantine map[string]int64 }
 		if err := json.Unmarshal([]byte(line), &l); err == nil && l.Quarantine != nil {
 			return l.Quarantine
@@ -169,8 +171,8 @@ func (p *place) quarantineCounts() map[string]int64 {
 // Many rows are fixed, by expressions, sent again under a new schema, and
 // discarded, while the pipeline is killed again and again.
 func TestManyRowsAreFixedAcrossKills(t *testing.T) {
-	long(t)
-	rng := random(t)
+	program.Long(t)
+	rng := program.Random(t)
 	const lines = 1800
 	p, want := quarantinePlace(t, lines)
 	kills := 6
@@ -192,8 +194,8 @@ func TestManyRowsAreFixedAcrossKills(t *testing.T) {
 				default:
 				}
 				starting.RLock()
-				r := p.start(nil, append([]string{"quarantine"}, append(args, "--file", p.file)...)...)
-				r.wait()
+				r := p.Start(nil, append([]string{"quarantine"}, append(args, "--file", p.File)...)...)
+				r.Wait()
 				starting.RUnlock()
 			}
 		})
@@ -202,36 +204,36 @@ func TestManyRowsAreFixedAcrossKills(t *testing.T) {
 	open := func() *proc {
 		starting.Lock()
 		defer starting.Unlock()
-		r := p.start(nil, "run", p.file)
-		r.until("it answers", func() bool { return p.metric("frazil_healthy") != "" })
+		r := p.Start(nil, "run", p.File)
+		r.Until("it answers", func() bool { return p.Metric("frazil_healthy") != "" })
 		return r
 	}
 	for range kills {
 		r := open()
 		if !started {
 			started = true
-			r.until("everything is kept", func() bool { return len(p.quarantined()) == lines/3 })
+			r.Until("everything is kept", func() bool { return len(p.quarantined()) == lines/3 })
 			work("fix", "--reason", "mistyped", "--set", "n = cast(n as int8)")
 			work("fix", "--reason", "invalid_json", "--with", "replace(raw, ',}', '}')")
 			work("discard", "--reason", "missing_required", "--yes")
 		}
 		select {
-		case <-r.ended:
-			t.Fatalf("it ended\n%s", tail(r.stderr.String(), 3000))
+		case <-r.Ended:
+			t.Fatalf("it ended\n%s", program.Tail(r.Stderr.String(), 3000))
 		case <-time.After(time.Duration(50+rng.Intn(400)) * time.Millisecond):
 		}
-		r.kill()
+		r.Kill()
 	}
 	r := open()
-	r.until("the quarantine is empty", func() bool {
+	r.Until("the quarantine is empty", func() bool {
 		q := p.quarantined()
 		return q != nil && len(q) == 0
 	})
 	close(stop)
 	hands.Wait()
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 3000))
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 3000))
 	}
 	var rows []string
 	for i, w := range want {
@@ -250,15 +252,15 @@ func TestManyRowsAreFixedAcrossKills(t *testing.T) {
 // sent again; what stays bad is not sent; only who knows the token changes
 // anything; an export that was edited is taken back.
 func TestRowsAreSentAgainUnderANewSchema(t *testing.T) {
-	long(t)
+	program.Long(t)
 	p, want := quarantinePlace(t, 90)
-	r := p.start(nil, "run", p.file)
-	r.until("everything is read", func() bool { return len(p.quarantined()) == 30 })
-	info, err := os.Stat(p.path("state", "run.json"))
+	r := p.Start(nil, "run", p.File)
+	r.Until("everything is read", func() bool { return len(p.quarantined()) == 30 })
+	info, err := os.Stat(p.Path("state", "run.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("run.json has the mode %v, %v", info.Mode(), err)
 	}
-	raw, _ := os.ReadFile(p.path("state", "run.json"))
+	raw, _ := os.ReadFile(p.Path("state", "run.json"))
 	var run struct{ HTTP, Token string }
 	if err := json.Unmarshal(raw, &run); err != nil {
 		t.Fatal(err)
@@ -277,24 +279,24 @@ func TestRowsAreSentAgainUnderANewSchema(t *testing.T) {
 			t.Errorf("with the token %q it answers %s", token, resp.Status)
 		}
 	}
-	p.fail(1, []string{"missing_required", "mistyped"}, "quarantine", "retry", "--all", "--file", p.file)
-	r.signal(syscall.SIGTERM)
-	r.wait()
-	text, err := os.ReadFile(p.path(p.file))
+	p.Fail(1, []string{"missing_required", "mistyped"}, "quarantine", "retry", "--all", "--file", p.File)
+	r.Signal(syscall.SIGTERM)
+	r.Wait()
+	text, err := os.ReadFile(p.Path(p.File))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.write(p.file, strings.Replace(string(text), ", required: [n]", "", 1))
+	p.Write(p.File, strings.Replace(string(text), ", required: [n]", "", 1))
 	// Without required the lines without n are rows.
-	r = p.start(nil, "run", p.file)
-	r.until("it answers", func() bool { return p.metric("frazil_healthy") == "1" })
-	out := p.run("quarantine", "retry", "--reason", "missing_required", "--file", p.file)
+	r = p.Start(nil, "run", p.File)
+	r.Until("it answers", func() bool { return p.Metric("frazil_healthy") == "1" })
+	out := p.Run("quarantine", "retry", "--reason", "missing_required", "--file", p.File)
 	if !strings.HasPrefix(out, "10 rows sent again") {
 		t.Errorf("retry says %q", out)
 	}
-	r.until("they have left", func() bool { return len(p.quarantined()) == 20 })
+	r.Until("they have left", func() bool { return len(p.quarantined()) == 20 })
 	var edited strings.Builder
-	for line := range strings.Lines(p.run("quarantine", "export", "--reason", "mistyped", "--file", p.file)) {
+	for line := range strings.Lines(p.Run("quarantine", "export", "--reason", "mistyped", "--file", p.File)) {
 		var e map[string]any
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
@@ -307,12 +309,12 @@ func TestRowsAreSentAgainUnderANewSchema(t *testing.T) {
 		text, _ := json.Marshal(e)
 		edited.Write(append(text, '\n'))
 	}
-	p.write("edited.ndjson", edited.String())
-	p.run("quarantine", "fix", "--from", "edited.ndjson", "--file", p.file)
-	p.run("quarantine", "discard", "--step", "lines", "--reason", "invalid_json", "--yes", "--file", p.file)
-	r.until("the quarantine is empty", func() bool { return len(p.quarantined()) == 0 })
-	r.signal(syscall.SIGTERM)
-	r.wait()
+	p.Write("edited.ndjson", edited.String())
+	p.Run("quarantine", "fix", "--from", "edited.ndjson", "--file", p.File)
+	p.Run("quarantine", "discard", "--step", "lines", "--reason", "invalid_json", "--yes", "--file", p.File)
+	r.Until("the quarantine is empty", func() bool { return len(p.quarantined()) == 0 })
+	r.Signal(syscall.SIGTERM)
+	r.Wait()
 	var rows []string
 	for i, w := range want {
 		switch {

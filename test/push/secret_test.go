@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"frazil/dataflow/flowtest/program"
 )
 
 // canary is what must show up nowhere but in the variables of the program and the
@@ -20,7 +22,7 @@ const canary = "canary-7f3a91c2d5e8b604"
 // J2: a secret is in no log, error, metric, answer or file that the program writes,
 // whatever is asked for and whatever goes wrong.
 func TestNoSecretIsPrintedOrKept(t *testing.T) {
-	long(t)
+	program.Long(t)
 	address := freePort(t)
 	p := newPlace(t, "secrets", fmt.Sprintf(`checkpoint: {every: 200ms}
 sources:
@@ -40,7 +42,7 @@ sinks:
   out: {from: hooks, files: {path: out}}
   other: {from: fleet, drop: {}}
 `, address))
-	p.write("signing.key", canary+"-signing\n")
+	p.Write("signing.key", canary+"-signing\n")
 	env := []string{"TOKEN=" + canary + "-token"}
 	var seen []string
 	say := func(what, text string) {
@@ -48,14 +50,14 @@ sinks:
 			seen = append(seen, fmt.Sprintf("%s: ...%s...", what, text[max(0, i-80):min(len(text), i+60)]))
 		}
 	}
-	for _, args := range [][]string{{"lint", p.file}, {"plan", p.file}, {"plan", "--format", "json", p.file}, {"schema"}} {
-		r := p.start(env, args...)
-		r.wait()
-		say(r.what, r.stdout.String()+r.stderr.String())
+	for _, args := range [][]string{{"lint", p.File}, {"plan", p.File}, {"plan", "--format", "json", p.File}, {"schema"}} {
+		r := p.Start(env, args...)
+		r.Wait()
+		say(r.What, r.Stdout.String()+r.Stderr.String())
 	}
-	r := p.start(env, "run", "--log-level", "debug", p.file)
+	r := p.Start(env, "run", "--log-level", "debug", p.File)
 	url := "http://" + address + "/hooks"
-	r.until("it listens", listening(address))
+	r.Until("it listens", listening(address))
 	post := func(token, body string) int {
 		req, err := http.NewRequest("POST", url, strings.NewReader(body))
 		if err != nil {
@@ -86,7 +88,7 @@ sinks:
 			t.Fatalf("a wrong token was answered %d", code)
 		}
 	}
-	r.until("the row is committed", func() bool { return p.files("out") != "" })
+	r.Until("the row is committed", func() bool { return p.files("out") != "" })
 	base := p.api()
 	for _, path := range []string{"/metrics", "/health", "/api/status", "/api/manifest", "/api/splits", "/api/streams", "/api/quarantine", "/debug/pprof/cmdline", "/debug/pprof/", "/nothing"} {
 		resp, err := http.Get(base + path)
@@ -110,10 +112,10 @@ sinks:
 	}
 	resp.Body.Close()
 	say("openapi.json", string(text))
-	r.signal(syscall.SIGINT)
-	r.wait()
-	say("what the program wrote", r.stdout.String()+r.stderr.String())
-	err = filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
+	r.Signal(syscall.SIGINT)
+	r.Wait()
+	say("what the program wrote", r.Stdout.String()+r.Stderr.String())
+	err = filepath.WalkDir(p.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "signing.key" {
 			return err
 		}

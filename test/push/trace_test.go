@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"frazil/dataflow/flowtest/program"
+
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -17,7 +19,7 @@ import (
 // I1: a producer's trace goes on through the pipeline until its records are in the
 // table, over OTLP as a collector gets it.
 func TestATraceGoesOnUntilTheTable(t *testing.T) {
-	long(t)
+	program.Long(t)
 	var mu sync.Mutex
 	spans := map[string]int{}
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,8 +56,8 @@ sources:
 sinks:
   out: {from: in, files: {path: out}}
 `, address))
-	r := p.start([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.URL, "OTEL_BSP_SCHEDULE_DELAY=100"}, "run", p.file)
-	r.until("it listens", listening(address))
+	r := p.Start([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.URL, "OTEL_BSP_SCHEDULE_DELAY=100"}, "run", p.File)
+	r.Until("it listens", listening(address))
 	for _, parent := range []string{"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00", ""} {
 		req, err := http.NewRequest("POST", "http://"+address+"/in", strings.NewReader(`{"n":1}`))
 		if err != nil {
@@ -79,10 +81,10 @@ sinks:
 		defer mu.Unlock()
 		return spans[name]
 	}
-	r.until("the delivery is traced", func() bool { return count("deliver of the producer") == 1 && count("commit") > 0 })
-	r.signal(syscall.SIGTERM)
-	if code := r.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, tail(r.stderr.String(), 3000))
+	r.Until("the delivery is traced", func() bool { return count("deliver of the producer") == 1 && count("commit") > 0 })
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, program.Tail(r.Stderr.String(), 3000))
 	}
 	for name, want := range map[string]int{"accept of the producer": 1, "deliver of the producer": 1, "accept": 0, "deliver": 0} {
 		if got := count(name); got != want {
