@@ -44,6 +44,8 @@ type Env struct {
 	// WALDir is the folder of the write-ahead logs of the pipeline's push sources;
 	// each step has one of its own in it. It is made by who needs it.
 	WALDir string
+	// FS is the file system of WALDir; nil is the machine's.
+	FS state.FS
 	// Preview: nothing that the run takes is kept, so that a push source must tell no
 	// producer that something is safe.
 	Preview bool

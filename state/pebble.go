@@ -3,7 +3,7 @@ package state
 import (
 	"fmt"
 	"log/slog"
-	"os"
+	"runtime"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -20,12 +20,12 @@ const pebbleFormat = pebble.FormatTableFormatV6
 // idle, one compaction at a time, filters for keys that are not there. A batch
 // larger than half a memtable goes past it, straight into the log and a sorted
 // run.
-func pebbleOptions(fs vfs.FS, cache *pebble.Cache, log *slog.Logger) *pebble.Options {
+func pebbleOptions(fs vfs.FS, cache *pebble.Cache, log pebbleLogger) *pebble.Options {
 	o := &pebble.Options{
 		Cache:                       cache,
 		FS:                          fs,
 		FormatMajorVersion:          pebbleFormat,
-		Logger:                      pebbleLogger{log},
+		Logger:                      log,
 		MemTableSize:                4 << 20,
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
@@ -49,9 +49,14 @@ func pebbleOptions(fs vfs.FS, cache *pebble.Cache, log *slog.Logger) *pebble.Opt
 }
 
 // pebbleLogger passes Pebble's messages on. Fatalf is called when the store
-// cannot go on (its log cannot be written: the disk is full or gone) and must
-// not return; the state on disk is that of the last durable epoch.
-type pebbleLogger struct{ log *slog.Logger }
+// cannot go on (its log or the list of its files cannot be written or synced: the
+// disk is full or gone) and must not return: a sync that failed is never tried
+// again, since the system may have thrown away what it did not write. The state on
+// disk is that of the last durable epoch, or of the one that was being written.
+type pebbleLogger struct {
+	log   *slog.Logger
+	fatal func(reason string)
+}
 
 func (l pebbleLogger) Infof(format string, args ...any) {
 	l.log.Debug("state store: " + fmt.Sprintf(format, args...))
@@ -62,6 +67,30 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 }
 
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.log.Error("state store cannot go on; the last durable epoch is kept: " + fmt.Sprintf(format, args...))
-	os.Exit(1)
+	reason := fmt.Sprintf(format, args...)
+	l.log.Error("state store cannot go on; the last durable epoch is kept, and the next start goes on from it: " + reason)
+	l.fatal(reason)
+}
+
+// guarded calls f, which writes by Pebble. An error for which Pebble has nothing
+// but a panic (it could not begin the next file of its log) ends the store like
+// those that it gives to Fatalf.
+func (s *Store) guarded(f func() error) error {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case runtime.Error:
+			panic(r)
+		case error:
+			s.opts.Logger.Fatalf("%v", r)
+		default:
+			panic(r)
+		}
+	}()
+	return f()
+}
+
+// commit writes b, synced.
+func (s *Store) commit(b *pebble.Batch) error {
+	return s.guarded(func() error { return b.Commit(pebble.Sync) })
 }

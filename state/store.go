@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +22,18 @@ type Options struct {
 	// CacheBytes is Pebble's block cache; 0 means 32 MiB. It fills as it is
 	// used.
 	CacheBytes int64
+	// FS is the file system; nil is the machine's.
+	FS FS
+	// Fatal is called, from any goroutine, when the store cannot go on: it does not
+	// know any more what is on the disk. It must not return. nil ends the process
+	// with code 1: what is durable is read again by the next one.
+	Fatal func(reason string)
 
-	fs         vfs.FS // tests; nil is the operating system's
-	tablesFrom int64  // tests; 0 is the constant
+	tablesFrom int64 // tests; 0 is the constant
 }
+
+// FS is a file system.
+type FS = vfs.FS
 
 const defaultCache = 32 << 20
 
@@ -72,20 +81,23 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = defaultCache
 	}
-	if o.fs == nil {
-		o.fs = vfs.Default
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(string) { os.Exit(1) }
 	}
 	if o.tablesFrom == 0 {
 		o.tablesFrom = tablesFrom
 	}
-	if err := o.fs.MkdirAll(dir, 0o755); err != nil {
+	if err := o.FS.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
-	lock, err := lockDir(o.fs, dir)
+	lock, err := lockDir(o.FS, dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{lock: lock, fs: o.fs, dir: dir, log: o.Logger, tablesFrom: o.tablesFrom}
+	s := &Store{lock: lock, fs: o.FS, dir: dir, log: o.Logger, tablesFrom: o.tablesFrom}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open state in %s: %w", dir, err), lock.Close())
 	}
@@ -95,7 +107,7 @@ func Open(dir string, o Options) (*Store, error) {
 func (s *Store) open(o Options) error {
 	cache := pebble.NewCache(o.CacheBytes)
 	defer cache.Unref() // Pebble holds its own reference.
-	opts := pebbleOptions(s.fs, cache, s.log)
+	opts := pebbleOptions(s.fs, cache, pebbleLogger{s.log, o.Fatal})
 	opts.Lock = s.lock
 	opts.EnsureDefaults()
 	if err := removeTables(s.fs, s.dir); err != nil {
@@ -182,7 +194,7 @@ func (s *Store) create() error {
 		b.Set(keyVersion, []byte(strconv.Itoa(FormatVersion)), nil),
 		b.Set(keySeed, s.seed[:], nil),
 		b.Set(keyNextID, encodeID(s.mu.nextID), nil),
-		b.Commit(pebble.Sync),
+		s.commit(b),
 	)
 	if err != nil {
 		return fmt.Errorf("create the store: %w", err)
@@ -228,6 +240,9 @@ func (s *Store) Manifest() ([]byte, error) {
 	}
 	return b, err
 }
+
+// FS is the file system that the store is on.
+func (s *Store) FS() FS { return s.fs }
 
 // Seed returns random bytes that are this store's for ever.
 func (s *Store) Seed() [16]byte { return s.seed }
@@ -283,7 +298,7 @@ func (s *Store) idOf(step string) (uint32, error) {
 	err := errors.Join(
 		b.Set(catalogKey(step), encodeID(next), nil),
 		b.Set(keyNextID, encodeID(next+1), nil),
-		b.Commit(pebble.Sync),
+		s.commit(b),
 	)
 	if err != nil {
 		return 0, err
@@ -336,7 +351,7 @@ func (s *Store) Drop(step string) error {
 	err := errors.Join(
 		b.DeleteRange(appendStatePrefix(nil, id, 0), appendIDEnd(nil, id), nil),
 		b.Delete(catalogKey(step), nil),
-		b.Commit(pebble.Sync),
+		s.commit(b),
 	)
 	if err != nil {
 		return fmt.Errorf("drop state of step %q: %w", step, err)

@@ -22,7 +22,7 @@ func openMem(t *testing.T, fs vfs.FS) *Store {
 // openMemFrom opens a store whose changes go as tables from so many bytes on.
 func openMemFrom(t *testing.T, fs vfs.FS, tablesFrom int64) *Store {
 	t.Helper()
-	s, err := Open("state", Options{Logger: quiet, fs: fs, tablesFrom: tablesFrom})
+	s, err := Open("state", Options{Logger: quiet, FS: fs, tablesFrom: tablesFrom})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	s := openMem(t, fs)
 	must(t, s.db.Set(keyVersion, []byte("2"), nil))
 	must(t, s.Close())
-	_, err := Open("state", Options{Logger: quiet, fs: fs})
+	_, err := Open("state", Options{Logger: quiet, FS: fs})
 	if !errors.Is(err, errNewer) {
 		t.Fatalf("got %v", err)
 	}

@@ -19,7 +19,7 @@ func (j *Job) serve(ctx context.Context) error {
 		}
 		env := &dataflow.Env{
 			Pipeline: j.g.Name, Step: s.Name, Tasks: 1, Dir: j.g.Dir, Now: j.o.Now, Alloc: memory.DefaultAllocator,
-			Log: j.o.Log.With("step", s.Name), NewDecoder: s.NewDecoder, WALDir: j.o.WALDir, Preview: j.o.Preview,
+			Log: j.o.Log.With("step", s.Name), NewDecoder: s.NewDecoder, WALDir: j.o.WALDir, FS: j.o.Store.FS(), Preview: j.o.Preview,
 			Memory: max(j.o.Memory/8/int64(len(j.g.Sources)), 4<<20),
 		}
 		c, err := s.Serve(ctx, env)

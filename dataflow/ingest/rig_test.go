@@ -69,7 +69,8 @@ func (r *rig) tryOpen() error {
 	env := r.env()
 	dec, err := env.NewDecoder()
 	must(r.t, err)
-	r.s, err = open(env, r.cfg, Spec{Decoded: dec.Schema(), Meta: r.meta}, r.fs)
+	env.FS = r.fs
+	r.s, err = Open(env, r.cfg, Spec{Decoded: dec.Schema(), Meta: r.meta})
 	return err
 }
 

@@ -87,11 +87,6 @@ type Stream struct {
 
 // Open opens the stream of env's step and recovers what its log holds.
 func Open(env *dataflow.Env, cfg Config, spec Spec) (*Stream, error) {
-	return open(env, cfg, spec, nil)
-}
-
-// open is Open on another file system; nil: the machine's.
-func open(env *dataflow.Env, cfg Config, spec Spec, fs wal.FS) (*Stream, error) {
 	dir := filepath.Join(env.WALDir, env.Step)
 	s := &Stream{
 		cfg: cfg, schema: spec.Schema(), logger: env.Log, now: env.Now, preview: env.Preview, groups: make(chan *group, 1), saving: make(chan bool, 1),
@@ -109,7 +104,7 @@ func open(env *dataflow.Env, cfg Config, spec Spec, fs wal.FS) (*Stream, error) 
 	if s.dec, err = env.NewDecoder(); err != nil {
 		return nil, err
 	}
-	if err := s.openLog(dir, fs); err != nil {
+	if err := s.openLog(dir, env.FS); err != nil {
 		return nil, corrupt(err)
 	}
 	for _, f := range spec.Meta {
