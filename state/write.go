@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"frazil/dataflow/failpoint"
+
 	"github.com/cockroachdb/pebble/v2"
 )
 
@@ -60,10 +62,13 @@ func (s *Store) writeBatch(deltas []*Delta, manifest []byte) error {
 	if err := b.Set(keyManifest, manifest, nil); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
+	if err := failpoint.Hit(failpoint.StateBatched); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
-	return nil
+	if err := s.commit(b); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	return failpoint.Hit(failpoint.StateSynced)
 }
 
 // inOrder checks that deltas are the oldest of their KVs and counts them per KV.

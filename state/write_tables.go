@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"frazil/dataflow/failpoint"
+
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -56,10 +58,13 @@ func (s *Store) writeTables(deltas []*Delta, manifest []byte) (err error) {
 	if err := w.finish(); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
-	if err := s.db.Ingest(context.Background(), w.paths); err != nil {
+	if err := failpoint.Hit(failpoint.StateTables); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
-	return nil
+	if err := s.guarded(func() error { return s.db.Ingest(context.Background(), w.paths) }); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	return failpoint.Hit(failpoint.StateIngested)
 }
 
 // tableWriter writes keys in their order into tables.
@@ -83,6 +88,9 @@ type recordOrder struct {
 func (w *tableWriter) open() error {
 	if w.table != nil {
 		return nil
+	}
+	if err := failpoint.Hit(failpoint.StateTable); err != nil {
+		return err
 	}
 	s := w.store
 	path := s.fs.PathJoin(s.dir, fmt.Sprintf("%s%d.tmp", tablePrefix, len(w.paths)))

@@ -34,6 +34,13 @@ func (e *Injected) Error() string { return fmt.Sprintf("failpoint %s", e.Site) }
 type armed struct {
 	action Action
 	at     int // the how manieth hit from now acts
+	then   *next
+}
+
+// next is armed when another site acts.
+type next struct {
+	site   Site
+	action Action
 }
 
 var points struct {
@@ -85,7 +92,15 @@ func Reset() {
 func Arm(s Site, a Action, n int) {
 	points.Lock()
 	defer points.Unlock()
-	points.armed[s] = append(points.armed[s], armed{a, points.hits[s] + n})
+	points.armed[s] = append(points.armed[s], armed{action: a, at: points.hits[s] + n})
+}
+
+// ArmThen is Arm, and at the moment at which s acts, then is armed to do what
+// thenAction says the first time that it is hit.
+func ArmThen(s Site, a Action, n int, then Site, thenAction Action) {
+	points.Lock()
+	defer points.Unlock()
+	points.armed[s] = append(points.armed[s], armed{a, points.hits[s] + n, &next{then, thenAction}})
 }
 
 // Hits is how often the program has come to a site since Reset, Fired how often
@@ -122,8 +137,11 @@ func Hit(s Site) error {
 		points.Unlock()
 		return nil
 	}
-	action, stop := points.armed[s][i].action, points.stop
+	action, then, stop := points.armed[s][i].action, points.armed[s][i].then, points.stop
 	points.armed[s] = slices.Delete(points.armed[s], i, i+1)
+	if then != nil {
+		points.armed[then.site] = append(points.armed[then.site], armed{action: then.action, at: points.hits[then.site] + 1})
+	}
 	points.fired[s]++
 	note(s, action)
 	points.Unlock()

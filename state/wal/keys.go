@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"frazil/dataflow/failpoint"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -218,6 +220,9 @@ func (k *Keys) write(from, upTo uint64, entries []KeyEntry) (*keyRun, error) {
 		return nil, err
 	}
 	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	if err := failpoint.Hit(failpoint.WALKeys); err != nil {
 		return nil, err
 	}
 	return openKeyRun(k.o.FS, k.dir, n)

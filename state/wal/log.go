@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 
+	"frazil/dataflow/failpoint"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -154,14 +156,8 @@ func (l *Log) Append(frames []Frame) (uint64, error) {
 	if cap(l.buf) > keepBuffer {
 		defer func() { l.buf = nil }()
 	}
-	if _, err := l.active.Write(l.buf); err != nil {
-		if isFull(err) {
-			return 0, errors.Join(ErrFull, l.seal())
-		}
-		return 0, l.breaks(err)
-	}
-	if err := l.active.SyncData(); err != nil {
-		return 0, l.breaks(err)
+	if err := l.write(); err != nil {
+		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,6 +169,29 @@ func (l *Log) Append(frames []Frame) (uint64, error) {
 	}
 	l.noteLocked()
 	return first, nil
+}
+
+// write makes the buffer durable in the active segment.
+func (l *Log) write() error {
+	if err := failpoint.Hit(failpoint.WALAppend); err != nil {
+		return l.breaks(err)
+	}
+	if _, err := l.active.Write(l.buf); err != nil {
+		if isFull(err) {
+			return errors.Join(ErrFull, l.seal())
+		}
+		return l.breaks(err)
+	}
+	if err := failpoint.Hit(failpoint.WALWritten); err != nil {
+		return l.breaks(err)
+	}
+	if err := l.active.SyncData(); err != nil {
+		return l.breaks(err)
+	}
+	if err := failpoint.Hit(failpoint.WALSynced); err != nil {
+		return l.breaks(err)
+	}
+	return nil
 }
 
 // keepBuffer is how much memory Append keeps for the next one.
@@ -219,6 +238,9 @@ func (l *Log) begin(first uint64, frames []Frame) (s *segment, err error) {
 	f, err := writeNamed(l.fs, l.dir, segmentName(first), data)
 	if err != nil {
 		return nil, fmt.Errorf("begin a segment: %w", err)
+	}
+	if err := failpoint.Hit(failpoint.WALSegment); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	l.active = f
 	l.mu.Lock()
@@ -366,6 +388,9 @@ func (l *Log) Truncate(upTo uint64) error {
 	if err := l.o.Retire(gone[n-1].next); err != nil {
 		return fmt.Errorf("truncate the write-ahead log: %w", noRoom(err))
 	}
+	if err := failpoint.Hit(failpoint.WALRetired); err != nil {
+		return fmt.Errorf("truncate the write-ahead log: %w", err)
+	}
 	// The marker must say that the records are committed before they are gone:
 	// otherwise their absence is damage.
 	l.mu.Lock()
@@ -373,6 +398,9 @@ func (l *Log) Truncate(upTo uint64) error {
 	l.mu.Unlock()
 	if err == nil {
 		err = marker.Sync()
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.WALMarked)
 	}
 	if err != nil {
 		return fmt.Errorf("truncate the write-ahead log: %w", err)
@@ -384,8 +412,10 @@ func (l *Log) Truncate(upTo uint64) error {
 			err = fmt.Errorf("remove a segment of the write-ahead log: %w", err)
 			break
 		}
-		err = nil
 		removed++
+		if err = failpoint.Hit(failpoint.WALRemoved); err != nil {
+			break
+		}
 	}
 	l.mu.Lock()
 	l.mu.segments = l.mu.segments[removed:]

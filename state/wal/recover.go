@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 
+	"frazil/dataflow/failpoint"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -121,6 +123,9 @@ func (l *Log) recover() error {
 // system only, where reading finds it: it is written again, into a segment of its
 // own, before anybody builds on it.
 func (l *Log) adopt(r *found) error {
+	if err := failpoint.Hit(failpoint.WALRecovered); err != nil {
+		return err
+	}
 	next, acked := uint64(1), uint64(1)
 	if n := len(r.segments); n > 0 {
 		next, acked = r.segments[n-1].next, r.segments[0].first
