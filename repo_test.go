@@ -68,10 +68,10 @@ var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil
 
 // homes are the packages that may import a library all others may not.
 var homes = map[string][]string{
-	"testing":                           {"dataflow/flowtest/..."},
-	"frazil/dataflow/flowtest/...":      {"dataflow/flowtest/..."},
+	"testing":                           {"dataflow/flowtest/...", "test/..."},
+	"frazil/dataflow/flowtest/...":      {"dataflow/flowtest/...", "test/..."},
 	"github.com/cockroachdb/pebble/...": {"state/..."},
-	"github.com/twmb/franz-go/...":      {"sources/kafka/...", "sinks/kafka/...", "examples/kafka/..."},
+	"github.com/twmb/franz-go/...":      {"sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "test/..."},
 	"github.com/eclipse/...":            {"sources/mqtt/...", "sinks/mqtt/...", "examples/mqtt/..."},
 	"github.com/apache/iceberg-go/...":  {"sinks/iceberg/...", "sources/iceberg/..."},
 	"modernc.org/sqlite/...":            {"sinks/iceberg/..."},
