@@ -56,7 +56,9 @@ func Compare(want, got Tables) Diff {
 	return d
 }
 
-func (d *Diff) note(format string, args ...any) { d.What = append(d.What, fmt.Sprintf(format, args...)) }
+func (d *Diff) note(format string, args ...any) {
+	d.What = append(d.What, fmt.Sprintf(format, args...))
+}
 
 func (d *Diff) table(name string, want, got []Row) {
 	d.Rows += int64(len(want))
