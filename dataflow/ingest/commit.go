@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 	"frazil/state/wal"
 )
 
@@ -38,26 +40,50 @@ const reopenEvery = time.Second
 func (s *Stream) write(g *group) {
 	first, err := uint64(0), error(nil)
 	if g.records > 0 {
-		if first, err = s.append(g.frames); err == nil {
-			err = s.remember(g.notes, first, first+g.records, g.arrived.UnixMicro())
-			if err != nil {
-				err = s.breaks(err)
-			}
-		}
-	}
-	switch {
-	case g.records == 0:
-	case err != nil:
-		if g.rows != nil {
-			g.rows.Release()
-		}
-	default:
-		s.stats.accepted.Add(int64(g.records))
-		s.recent.add(entry{first: first, next: first + g.records, rows: g.rows, bads: g.bads, arrived: dataflow.TimeOf(g.arrived)})
+		first, err = s.keep(g)
 	}
 	for i := range g.outcomes {
 		s.conclude(&g.outcomes[i], first, err)
 	}
+}
+
+// keep makes a group durable and lets it be read; the error is what producers are
+// told. Once it is durable it must be remembered too, or a retry would add it again:
+// if that fails the stream ends, and the next one reads it from the log.
+func (s *Stream) keep(g *group) (first uint64, err error) {
+	if first, err = s.append(g.frames); err == nil {
+		err = guard(func() error {
+			if err := failpoint.Hit(failpoint.IngestDurable); err != nil {
+				return err
+			}
+			return s.remember(g.notes, first, first+g.records, g.arrived.UnixMicro())
+		})
+		if err != nil {
+			err = s.breaks(err)
+		}
+	}
+	if err != nil {
+		if g.rows != nil {
+			g.rows.Release()
+		}
+		return 0, err
+	}
+	s.stats.accepted.Add(int64(g.records))
+	s.recent.add(entry{first: first, next: first + g.records, rows: g.rows, bads: g.bads, arrived: dataflow.TimeOf(g.arrived)})
+	if err := guard(func() error { return failpoint.Hit(failpoint.IngestAnswer) }); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return first, nil
+}
+
+// guard makes a panic of f an error with the stack in it.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // conclude answers a request of a group that was written from first on, or not.
@@ -86,7 +112,10 @@ func (s *Stream) append(frames []wal.Frame) (first uint64, err error) {
 	if s.down {
 		return 0, ErrUnavailable
 	}
-	first, err = s.log.Append(frames)
+	err = guard(func() error {
+		first, err = s.log.Append(frames)
+		return err
+	})
 	switch {
 	case err == nil:
 		if s.full {
@@ -110,7 +139,7 @@ func (s *Stream) append(frames []wal.Frame) (first uint64, err error) {
 // reopen recovers the log. What the append that failed wrote may turn out to be
 // durable: it is read like everything else then.
 func (s *Stream) reopen() {
-	err := s.log.Reopen()
+	err := guard(s.log.Reopen)
 	switch {
 	case err == nil:
 		s.down = false

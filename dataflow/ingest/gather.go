@@ -2,9 +2,12 @@ package ingest
 
 import (
 	"bytes"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 	"frazil/state/wal"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -57,40 +60,85 @@ type builder struct {
 	pending int // rows in the decoder
 }
 
-// group decodes requests and encodes what is to be written.
-func (s *Stream) group(rs []*Request) *group {
+// group decodes requests and encodes what is to be written. What a panic of the
+// decoder costs is this group: none of it is kept, its producers are told so, and a
+// new decoder goes on.
+func (s *Stream) group(rs []*Request) (g *group) {
 	b := &builder{s: s, g: &group{arrived: s.now()}}
-	g := b.g
+	done := 0
+	defer func() {
+		if p := recover(); p != nil {
+			s.logger.Error("decoding has panicked: the requests that were decoded together are refused", "panic", p, "stack", string(debug.Stack()))
+			for _, r := range rs[done:] {
+				b.g.outcomes = append(b.g.outcomes, outcome{r: r})
+			}
+			b.refuse(fmt.Errorf("%w: panic: %v", ErrUnavailable, p))
+			b.anew()
+		}
+		g = b.g
+	}()
 	for _, r := range rs {
-		out, fresh, waits := s.known(r)
-		if waits {
-			r.release()
-			continue
-		}
-		if fresh {
-			at := g.records
-			out = outcome{r: r, fresh: true}
-			out.res, out.err = b.add(r)
-			if r.keyed && out.err == nil && out.res.Accepted > 0 {
-				n := note{key: r.key, digest: r.Digest, at: at, accepted: out.res.Accepted, rejected: out.res.Rejected}
-				if r.numbered() {
-					n.key, n.sequence = r.producer, r.Sequence
-				}
-				g.notes = append(g.notes, n)
-			}
-		}
+		b.request(r, &done)
+	}
+	err := b.finish()
+	if err == nil {
+		err = failpoint.Hit(failpoint.IngestGathered)
+	}
+	if err != nil {
+		b.refuse(err)
+	}
+	return b.g
+}
+
+// request adds r, or its answer if it is known. done counts those that have their
+// outcome, or wait for another's.
+func (b *builder) request(r *Request, done *int) {
+	g := b.g
+	out, fresh, waits := b.s.known(r)
+	*done++
+	if waits {
 		r.release()
-		g.outcomes = append(g.outcomes, out)
+		return
 	}
-	if err := b.finish(); err != nil {
-		for i := range g.outcomes {
-			if o := &g.outcomes[i]; o.fresh && o.err == nil {
-				o.res, o.err = Result{}, err
+	g.outcomes = append(g.outcomes, out)
+	if fresh {
+		at, o := g.records, &g.outcomes[len(g.outcomes)-1]
+		*o = outcome{r: r, fresh: true}
+		o.res, o.err = b.add(r)
+		if r.keyed && o.err == nil && o.res.Accepted > 0 {
+			n := note{key: r.key, digest: r.Digest, at: at, accepted: o.res.Accepted, rejected: o.res.Rejected}
+			if r.numbered() {
+				n.key, n.sequence = r.producer, r.Sequence
 			}
+			g.notes = append(g.notes, n)
 		}
-		g.records = 0
 	}
-	return g
+	r.release()
+}
+
+// refuse gives up all that was to be written.
+func (b *builder) refuse(err error) {
+	for i := range b.g.outcomes {
+		if o := &b.g.outcomes[i]; !o.replay && o.err == nil {
+			o.res, o.err = Result{}, err
+		}
+		b.g.outcomes[i].r.release()
+	}
+	if b.g.rows != nil {
+		b.g.rows.Release()
+	}
+	b.g.rows, b.g.records, b.g.frames, b.g.notes, b.g.bads = nil, 0, nil, nil, nil
+}
+
+// anew replaces what a panic may have left half done.
+func (b *builder) anew() {
+	dec, err := b.s.newDecoder()
+	if err != nil {
+		b.s.breaks(err)
+		return
+	}
+	b.s.dec = dec
+	b.s.newMeta()
 }
 
 // release gives up the batch of a request that was decoded.

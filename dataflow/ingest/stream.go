@@ -52,10 +52,12 @@ type Stream struct {
 	late map[uint64]uint64
 
 	// dec, meta and width, the bytes of a row in the log, belong to gather.
-	dec   dataflow.Decoder
-	meta  []array.Builder
-	width int64
-	extra extras
+	dec        dataflow.Decoder
+	newDecoder func() (dataflow.Decoder, error)
+	meta       []array.Builder
+	metaFields []arrow.Field
+	width      int64
+	extra      extras
 	// down, full and reserved belong to commit. down: the log must be opened anew;
 	// full: the last append found no room.
 	down, full, reserved bool
@@ -101,15 +103,14 @@ func Open(env *dataflow.Env, cfg Config, spec Spec) (*Stream, error) {
 	s.mu.wake, s.mu.inflight, s.mu.windows = make(chan struct{}, 1), map[wal.Key]*keyed{}, map[wal.Key]*window{}
 	s.recent.init(max(env.Memory/2, 1<<20))
 	var err error
-	if s.dec, err = env.NewDecoder(); err != nil {
+	s.newDecoder, s.metaFields = env.NewDecoder, spec.Meta
+	if s.dec, err = s.newDecoder(); err != nil {
 		return nil, err
 	}
 	if err := s.openLog(dir, env.FS); err != nil {
 		return nil, corrupt(err)
 	}
-	for _, f := range spec.Meta {
-		s.meta = append(s.meta, array.NewBuilder(memory.DefaultAllocator, f.Type))
-	}
+	s.newMeta()
 	s.mu.acked = s.log.Backlog().Acked
 	s.recent.next = s.log.Next()
 	s.ended.Add(2)
@@ -118,6 +119,14 @@ func Open(env *dataflow.Env, cfg Config, spec Spec) (*Stream, error) {
 	go s.commit()
 	go s.save()
 	return s, nil
+}
+
+// newMeta makes the builders of the metadata columns.
+func (s *Stream) newMeta() {
+	s.meta = make([]array.Builder, len(s.metaFields))
+	for i, f := range s.metaFields {
+		s.meta[i] = array.NewBuilder(memory.DefaultAllocator, f.Type)
+	}
 }
 
 // openLog opens the keys and the log, and checks that the rows in it fit.

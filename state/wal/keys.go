@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -212,7 +213,14 @@ func (k *Keys) Save() error {
 	return nil
 }
 
-func (k *Keys) write(from, upTo uint64, entries []KeyEntry) (*keyRun, error) {
+// write makes a run. A panic is an error here: what was to be written is still known
+// then, and is written by the next Save.
+func (k *Keys) write(from, upTo uint64, entries []KeyEntry) (r *keyRun, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("write %d idempotency keys: panic: %v\n%s", len(entries), p, debug.Stack())
+		}
+	}()
 	slices.SortFunc(entries, func(a, b KeyEntry) int { return compareKeys(a.Key, b.Key) })
 	n := keyRunName{from, upTo}
 	f, err := writeNamed(k.o.FS, k.dir, n.name(), encodeKeyRun(n, entries))

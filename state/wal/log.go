@@ -118,9 +118,16 @@ func Open(dir string, o Options) (*Log, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, dir, noRoom(err))
 	}
 	l.lock = lock
+	opened := false
+	defer func() {
+		if !opened {
+			_ = l.Close() // It has panicked, or failed and is closed.
+		}
+	}()
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the write-ahead log %s: %w", dir, noRoom(err)), l.Close())
 	}
+	opened = true
 	return l, nil
 }
 
@@ -171,8 +178,21 @@ func (l *Log) Append(frames []Frame) (uint64, error) {
 	return first, nil
 }
 
-// write makes the buffer durable in the active segment.
+// write makes the buffer durable in the active segment. Whatever ends it early, a
+// panic too, leaves the log broken: nobody may append behind what is half written.
 func (l *Log) write() error {
+	ended := false
+	defer func() {
+		if !ended {
+			l.breaks(errors.New("a write did not end"))
+		}
+	}()
+	err := l.writeSynced()
+	ended = true
+	return err
+}
+
+func (l *Log) writeSynced() error {
 	if err := failpoint.Hit(failpoint.WALAppend); err != nil {
 		return l.breaks(err)
 	}
