@@ -1,0 +1,163 @@
+package proof
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"frazil/dataflow/flowtest/full"
+	"frazil/dataflow/flowtest/program"
+	"frazil/dataflow/flowtest/rig"
+)
+
+// killsPerPortion are spread over the feeding of one pipeline; records are those of
+// each split.
+const (
+	killsPerPortion = 25
+	recordsToKill   = 5000
+)
+
+// TestKills kills the real program at any moment, also while it starts and recovers,
+// and twice within a moment, while files, a topic and posts are fed to it; in the end
+// every row of every table and every count must be right. Every fifth portion has its
+// tables in a REST catalog and an S3 store, the others in SQLite and on disk.
+func TestKills(t *testing.T) {
+	program.Long(t)
+	full.Suite{Name: "kills", Total: 48, Short: 1}.Run(t, kills)
+}
+
+func kills(t *testing.T, portion int) full.Figures {
+	rng := rand.New(rand.NewPCG(uint64(portion), 2))
+	c := Config{Seed: int64(portion), Records: recordsToKill, HTTP: true, Kafka: rig.Kafka(t), Order: []string{"arrival", "event"}[portion%2],
+		Every: []string{"100ms", "200ms", "500ms"}[portion%3]}
+	if portion%5 == 4 {
+		lake := rig.REST(t)
+		c.Catalog = &lake
+	}
+	x := New(t, c)
+	f := full.Figures{}
+	for i := range killsPerPortion {
+		x.killOnce(rng, f, float64(i)/killsPerPortion, float64(i+1)/killsPerPortion)
+	}
+	x.Finish()
+	f["kills"]++ // Finish kills as well.
+	r := x.Verify()
+	f["epochs"] = x.epoch(f["epochs"])
+	f["rows"], f["lost"], f["doubled"], f["wrong"], f["uncounted"] = r.Rows, r.Lost, r.Doubled, r.Wrong+r.Unexpected+r.Damaged, r.Uncounted
+	if f["kills_before_ready"] == 0 || f["kills_after_ready"] == 0 || f["epochs"] < killsPerPortion/2 {
+		t.Errorf("it was not killed in every way: %s", f)
+	}
+	if c.Catalog != nil {
+		f["kills_on_rest_and_s3"] = f["kills"]
+	}
+	return f
+}
+
+// killOnce starts the program, feeds it from one fraction to another while it lives,
+// and kills it: after up to two and a half seconds, or at once while it starts.
+func (x *Trial) killOnce(rng *rand.Rand, f full.Figures, from, to float64) {
+	x.T.Helper()
+	lives := time.Duration(rng.Int64N(int64(2500 * time.Millisecond)))
+	if rng.IntN(3) == 0 {
+		lives = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
+	}
+	r := x.Start(nil, "run", x.File)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < lives && !r.HasEnded(); <-tick.C {
+		x.Allow(from + (to-from)*min(1, float64(time.Since(began))/float64(lives)))
+	}
+	ready := strings.Contains(r.Stderr.String(), "msg=running")
+	r.Kill()
+	x.Allow(to)
+	if !r.Killed() || strings.Contains(r.Stderr.String(), "level=ERROR") {
+		x.T.Fatalf("it ended by itself or failed before it was killed after %v:\n%s", lives, program.Tail(r.Stderr.String(), 5000))
+	}
+	f["kills"]++
+	if ready {
+		f["kills_after_ready"]++
+	} else {
+		f["kills_before_ready"]++
+	}
+	if rng.IntN(3) == 0 {
+		before := f["epochs"]
+		if f["epochs"] = x.epoch(before); f["epochs"] < before {
+			x.T.Errorf("epoch %d was durable, and the last one is %d", before, f["epochs"])
+		}
+	}
+}
+
+// epoch is the last one that is durable; before is an earlier one.
+func (x *Trial) epoch(before int64) int64 {
+	x.T.Helper()
+	r := x.Start(nil, "ledger", "--file", x.File, "--format", "ndjson")
+	if r.Wait() != 0 {
+		if before > 0 {
+			x.T.Errorf("epoch %d was durable, and now there is none:\n%s", before, r.Stderr.String())
+		}
+		return before
+	}
+	return program.Objects[struct{ Epoch int64 }](x.T, r.Stdout.String())[0].Epoch
+}
+
+// TestTheProofFindsWhatIsPlanted changes real tables behind the back of the program,
+// one row each, and the ledger: the verifier must report each.
+func TestTheProofFindsWhatIsPlanted(t *testing.T) {
+	program.Long(t)
+	x := New(t, Config{Seed: 2, Records: 600})
+	x.Finish()
+	ledger, quarantine := x.Ledger(), x.quarantineCounts()
+	if r := x.Judge(x.Read(), ledger, quarantine); !r.Same() || r.Uncounted != 0 {
+		t.Fatal("it is not right to begin with")
+	}
+	judge := func(ledger map[string]program.Fates) Result {
+		silent := *x
+		place := *x.Place
+		place.T = &mute{TB: t}
+		silent.Place = &place
+		return silent.Judge(x.Read(), ledger, quarantine)
+	}
+	for _, c := range []struct {
+		what, do string
+		found    func(Result) bool
+	}{
+		{"lost", `t.delete("pos = 17")`, func(r Result) bool { return r.Lost == 1 && r.Doubled+r.Wrong+r.Unexpected == 0 }},
+		{"doubled", `t.append(t.scan(row_filter="pos = 18").to_arrow())`, func(r Result) bool { return r.Lost == 1 && r.Doubled == 1 }},
+		{"altered", `t.overwrite(put(t.scan(row_filter="pos = 19").to_arrow(), "v", 5000), overwrite_filter="pos = 19")`,
+			func(r Result) bool { return r.Wrong == 1 && r.Damaged == 1 }},
+		{"a wrong checksum", `t.overwrite(put(t.scan(row_filter="pos = 20").to_arrow(), "sum", "00"), overwrite_filter="pos = 20")`,
+			func(r Result) bool { return r.Wrong == 2 && r.Damaged == 2 }},
+	} {
+		x.python(tamper+c.do, map[string]string{"catalog": "sqlite:///" + x.Path("lake.db"), "table": x.namespace + ".side"})
+		if r := judge(ledger); !c.found(r) {
+			t.Errorf("%s: it finds %s", c.what, r.Diff)
+		}
+	}
+	ledger["minutes"]["absorbed"]--
+	if r := judge(ledger); r.Uncounted != 1 {
+		t.Errorf("a row that is not counted: it finds %d", r.Uncounted)
+	}
+	ledger["plain_table"]["in"], ledger["plain_table"]["staged"] = ledger["plain_table"]["in"]-1, ledger["plain_table"]["staged"]-1
+	if r := judge(ledger); r.Uncounted < 3 {
+		t.Errorf("a row that was sent and never received: it finds %d", r.Uncounted)
+	}
+}
+
+// tamper has a table t and a function that puts a value into a column.
+const tamper = `
+import json, sys
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+ask = json.load(sys.stdin)
+t = load_catalog("local", type="sql", uri=ask["catalog"]).load_table(ask["table"])
+def put(rows, column, value):
+    i = rows.schema.get_field_index(column)
+    return rows.set_column(i, rows.schema.field(i), pa.array([value] * len(rows), rows.schema.field(i).type))
+`
+
+// mute is a test that what fails in it does not fail.
+type mute struct{ testing.TB }
+
+func (m *mute) Errorf(string, ...any) {}
+func (m *mute) Helper()               {}
