@@ -21,7 +21,8 @@ import (
 type client5 struct {
 	*link
 	session *session5
-	manager *autopaho.ConnectionManager
+	// manager is set by start, or by a connection that is up before start returns.
+	manager atomic.Pointer[autopaho.ConnectionManager]
 	// gone ends what belongs to the connection that is up.
 	gone  atomic.Pointer[context.CancelFunc]
 	work  sync.WaitGroup
@@ -74,10 +75,12 @@ func (c *client5) start() {
 		}},
 		OnClientError: func(err error) { c.cause.CompareAndSwap(nil, &err) },
 	}
-	var err error
-	if c.manager, err = autopaho.NewConnection(c.ctx, o); err != nil {
+	m, err := autopaho.NewConnection(c.ctx, o)
+	if err != nil {
 		c.wentDown(err, false) // Only for want of an address, and there is one.
+		return
 	}
+	c.manager.Store(m)
 }
 
 // connect completes the packet that opens a connection.
@@ -91,7 +94,8 @@ func (c *client5) connect(p *paho.Connect, _ *url.URL) (*paho.Connect, error) {
 }
 
 // up subscribes, off the client's goroutine.
-func (c *client5) up(_ *autopaho.ConnectionManager, ack *paho.Connack) {
+func (c *client5) up(m *autopaho.ConnectionManager, ack *paho.Connack) {
+	c.manager.Store(m)
 	c.wentUp(ack.SessionPresent)
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.gone.Store(&cancel)
@@ -109,7 +113,7 @@ func (c *client5) up(_ *autopaho.ConnectionManager, ack *paho.Connack) {
 
 func (c *client5) subscribe(ctx context.Context, present bool) bool {
 	if old := c.outdated(present); len(old) > 0 {
-		if _, err := c.manager.Unsubscribe(ctx, &paho.Unsubscribe{Topics: old}); err != nil {
+		if _, err := c.manager.Load().Unsubscribe(ctx, &paho.Unsubscribe{Topics: old}); err != nil {
 			c.log.Warn("unsubscribe from what the file no longer names", "filters", old, "error", err)
 		}
 	}
@@ -121,7 +125,7 @@ func (c *client5) subscribe(ctx context.Context, present bool) bool {
 		}
 		req.Subscriptions = append(req.Subscriptions, o)
 	}
-	ack, err := c.manager.Subscribe(ctx, req)
+	ack, err := c.manager.Load().Subscribe(ctx, req)
 	if ack != nil && len(ack.Reasons) > 0 {
 		c.subscribed(ack.Reasons)
 		return true
@@ -146,16 +150,17 @@ func (c *client5) down() bool {
 }
 
 func (c *client5) publish(ctx context.Context, topic string, payload []byte, qos byte, retain bool) error {
-	if c.manager == nil {
+	m := c.manager.Load()
+	if m == nil {
 		return errNotConnected
 	}
-	_, err := c.manager.Publish(ctx, &paho.Publish{Topic: topic, Payload: payload, QoS: qos, Retain: retain})
+	_, err := m.Publish(ctx, &paho.Publish{Topic: topic, Payload: payload, QoS: qos, Retain: retain})
 	return err
 }
 
 func (c *client5) close(ctx context.Context) {
-	if c.manager != nil {
-		if err := c.manager.Disconnect(ctx); err != nil {
+	if m := c.manager.Load(); m != nil {
+		if err := m.Disconnect(ctx); err != nil {
 			c.log.Warn("leave the broker", "error", err)
 		}
 	}
