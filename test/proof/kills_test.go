@@ -30,7 +30,7 @@ func TestKills(t *testing.T) {
 func kills(t *testing.T, portion int) full.Figures {
 	rng := rand.New(rand.NewPCG(uint64(portion), 2))
 	c := Config{Seed: int64(portion), Records: recordsToKill, HTTP: true, Kafka: rig.Kafka(t), Order: []string{"arrival", "event"}[portion%2],
-		Every: []string{"100ms", "200ms", "500ms"}[portion%3]}
+		Every: []string{"50ms", "100ms", "200ms"}[portion%3]}
 	if portion%5 == 4 {
 		lake := rig.REST(t)
 		c.Catalog = &lake
@@ -45,7 +45,7 @@ func kills(t *testing.T, portion int) full.Figures {
 	r := x.Verify()
 	f["epochs"] = x.epoch(f["epochs"])
 	f["rows"], f["lost"], f["doubled"], f["wrong"], f["uncounted"] = r.Rows, r.Lost, r.Doubled, r.Wrong+r.Unexpected+r.Damaged, r.Uncounted
-	if f["kills_before_ready"] == 0 || f["kills_after_ready"] == 0 || f["epochs"] < killsPerPortion/2 {
+	if f["kills_before_ready"] == 0 || f["kills_after_ready"] == 0 || f["epochs"] < killsPerPortion/3 {
 		t.Errorf("it was not killed in every way: %s", f)
 	}
 	if c.Catalog != nil {
@@ -55,20 +55,23 @@ func kills(t *testing.T, portion int) full.Figures {
 }
 
 // killOnce starts the program, feeds it from one fraction to another while it lives,
-// and kills it: after up to two and a half seconds, or at once while it starts.
+// and kills it: up to one and a half seconds after it has come up, or at once while it
+// starts.
 func (x *Trial) killOnce(rng *rand.Rand, f full.Figures, from, to float64) {
 	x.T.Helper()
-	lives := time.Duration(rng.Int64N(int64(2500 * time.Millisecond)))
-	if rng.IntN(3) == 0 {
-		lives = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
-	}
 	r := x.Start(nil, "run", x.File)
+	running := func() bool { return strings.Contains(r.Stderr.String(), "msg=running") }
+	lives := time.Duration(rng.Int64N(int64(400 * time.Millisecond)))
+	if rng.IntN(3) > 0 {
+		r.Until("it runs", running)
+		lives = time.Duration(rng.Int64N(int64(1500 * time.Millisecond)))
+	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); time.Since(began) < lives && !r.HasEnded(); <-tick.C {
 		x.Allow(from + (to-from)*min(1, float64(time.Since(began))/float64(lives)))
 	}
-	ready := strings.Contains(r.Stderr.String(), "msg=running")
+	ready := running()
 	r.Kill()
 	x.Allow(to)
 	if !r.Killed() || strings.Contains(r.Stderr.String(), "level=ERROR") {
