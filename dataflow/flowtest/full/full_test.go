@@ -1,8 +1,12 @@
 package full
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -67,5 +71,35 @@ func TestTheShortTierRunsAFew(t *testing.T) {
 	t.Setenv("FRAZIL_PORTION", "7")
 	if ran := run(t, Suite{Name: "a", Total: 10, Short: 3}); !slices.Equal(ran, []int{7}) {
 		t.Fatalf("ran %v", ran)
+	}
+}
+
+// A suite that test/full does not know never runs in the full tier.
+func TestTheScriptKnowsEverySuite(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	script, err := os.ReadFile(filepath.Join(root, "test", "full"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := regexp.MustCompile(`full\.Suite\{\s*Name:\s*"([a-z0-9-]+)"`)
+	found := 0
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range made.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !regexp.MustCompile(`(?m)^` + m[1] + `\s+\./`).Match(script) {
+				t.Errorf("%s has the suite %s, and test/full does not", path, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("found %d suites, %v", found, err)
 	}
 }
