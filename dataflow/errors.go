@@ -3,6 +3,7 @@ package dataflow
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 )
 
 var (
@@ -14,6 +15,18 @@ var (
 	// ErrGap: records that should be read no longer exist, or changed.
 	ErrGap = errors.New("gap")
 )
+
+// Guarded calls f and makes a panic of it an error with the stack in it. Goroutines
+// of components call it: their panic would end the process, the error restarts the
+// pipeline.
+func Guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
+}
 
 // Permanent marks err so that the pipeline ends instead of retrying.
 func Permanent(err error) error {

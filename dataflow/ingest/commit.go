@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"frazil/dataflow"
@@ -52,7 +51,7 @@ func (s *Stream) write(g *group) {
 // if that fails the stream ends, and the next one reads it from the log.
 func (s *Stream) keep(g *group) (first uint64, err error) {
 	if first, err = s.append(g.frames); err == nil {
-		err = guard(func() error {
+		err = dataflow.Guarded(func() error {
 			if err := failpoint.Hit(failpoint.IngestDurable); err != nil {
 				return err
 			}
@@ -70,20 +69,10 @@ func (s *Stream) keep(g *group) (first uint64, err error) {
 	}
 	s.stats.accepted.Add(int64(g.records))
 	s.recent.add(entry{first: first, next: first + g.records, rows: g.rows, bads: g.bads, arrived: dataflow.TimeOf(g.arrived)})
-	if err := guard(func() error { return failpoint.Hit(failpoint.IngestAnswer) }); err != nil {
+	if err := dataflow.Guarded(func() error { return failpoint.Hit(failpoint.IngestAnswer) }); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return first, nil
-}
-
-// guard makes a panic of f an error with the stack in it.
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return f()
 }
 
 // conclude answers a request of a group that was written from first on, or not.
@@ -112,7 +101,7 @@ func (s *Stream) append(frames []wal.Frame) (first uint64, err error) {
 	if s.down {
 		return 0, ErrUnavailable
 	}
-	err = guard(func() error {
+	err = dataflow.Guarded(func() error {
 		first, err = s.log.Append(frames)
 		return err
 	})
@@ -139,7 +128,7 @@ func (s *Stream) append(frames []wal.Frame) (first uint64, err error) {
 // reopen recovers the log. What the append that failed wrote may turn out to be
 // durable: it is read like everything else then.
 func (s *Stream) reopen() {
-	err := guard(s.log.Reopen)
+	err := dataflow.Guarded(s.log.Reopen)
 	switch {
 	case err == nil:
 		s.down = false

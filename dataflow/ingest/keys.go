@@ -227,9 +227,9 @@ func (s *Stream) Forget(key string) {
 func (s *Stream) save() {
 	defer s.saved.Done()
 	for due := range s.saving {
-		err := guard(s.keys.Reserve)
+		err := dataflow.Guarded(s.keys.Reserve)
 		if due {
-			err = errors.Join(err, guard(s.keys.Save))
+			err = errors.Join(err, dataflow.Guarded(s.keys.Save))
 		}
 		if err != nil {
 			s.logger.Warn("save idempotency keys: it is tried again", "error", err)

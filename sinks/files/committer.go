@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -241,12 +242,18 @@ func (c *committer) publish(r *record) (done bool, err error) {
 		return false, fmt.Errorf("write commit %d: %w", r.Seq, err)
 	}
 	c.at("link")
+	if err := failpoint.Hit(failpoint.FilesLink); err != nil {
+		return false, err
+	}
 	err = c.to.publish(append(line, '\n'), c.to.log(recordName(r.Seq)))
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil // The caller looks at what they committed.
 	}
 	if err != nil {
 		return false, classify(fmt.Errorf("publish commit %d of %s: %w", r.Seq, c.to.path, err))
+	}
+	if err := failpoint.Hit(failpoint.FilesLinked); err != nil {
+		return false, err
 	}
 	return true, c.take(r)
 }

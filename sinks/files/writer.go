@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -125,7 +126,10 @@ func (w *writer) Prepare(context.Context, dataflow.Epoch) (dataflow.Pending, err
 	c := &cut{files: w.full, done: make(chan struct{})}
 	w.full = nil
 	w.syncs.Go(func() {
-		c.part, c.err = w.sync(c.files)
+		c.err = dataflow.Guarded(func() (err error) {
+			c.part, err = w.sync(c.files)
+			return err
+		})
 		close(c.done)
 	})
 	return c, nil
@@ -145,6 +149,9 @@ func (w *writer) sync(files []*staged) (dataflow.Part, error) {
 	errs = append(errs, syncDir(w.to.stage("")))
 	if err := errors.Join(errs...); err != nil {
 		return dataflow.Part{}, classify(fmt.Errorf("sync rows: %w", err))
+	}
+	if err := failpoint.Hit(failpoint.FilesStaged); err != nil {
+		return dataflow.Part{}, err
 	}
 	data, err := json.Marshal(p)
 	return dataflow.Part{Rows: rows, Data: data}, err

@@ -139,7 +139,7 @@ func connect(ctx context.Context, cfg CatalogConfig) (*lake, error) {
 }
 
 func connectREST(ctx context.Context, cfg CatalogConfig) (*lake, error) {
-	opts := []rest.Option{rest.WithAdditionalProps(s3Props(cfg.S3))}
+	opts := []rest.Option{rest.WithAdditionalProps(s3Props(cfg.S3)), rest.WithTransportFactory(newLoginTransport)}
 	if cfg.Warehouse != "" {
 		opts = append(opts, rest.WithWarehouseLocation(cfg.Warehouse))
 	}
@@ -223,7 +223,7 @@ func s3Props(cfg S3Config) icebergo.Properties {
 
 // classifyAccess marks refusals of access as permanent.
 func classifyAccess(err error) error {
-	if errors.Is(err, rest.ErrForbidden) || errors.Is(err, rest.ErrUnauthorized) || errors.Is(err, rest.ErrOAuthError) || errors.Is(err, os.ErrPermission) {
+	if errors.Is(err, rest.ErrForbidden) || errors.Is(err, rest.ErrUnauthorized) || errors.Is(err, rest.ErrAuthorizationExpired) || loginRefused(err) || errors.Is(err, os.ErrPermission) {
 		return dataflow.Permanent(err)
 	}
 	return err

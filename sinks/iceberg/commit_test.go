@@ -80,7 +80,7 @@ func TestConflictRestagesTheSameFiles(t *testing.T) {
 	part := h.stage(2, idRows(4, 7)...)
 	before := h.dataFiles()
 	outside := [][]string{idRows(100, 102), idRows(102, 103)}
-	failpoint = func(_ context.Context, step string) error {
+	atStep = func(_ context.Context, step string) error {
 		if step == "loaded" && len(outside) > 0 {
 			rows := outside[0]
 			outside = outside[1:]
@@ -105,7 +105,7 @@ func TestPropertyOnlyChangeIsKept(t *testing.T) {
 		c := h.committer()
 		h.must(c.Commit(h.ctx, h.next(1, 3, h.stage(1, idRows(0, 3)...))))
 		done := false
-		failpoint = func(_ context.Context, step string) error {
+		atStep = func(_ context.Context, step string) error {
 			if step == at && !done {
 				done = true
 				h.outside(func(tx *table.Transaction) error { return tx.SetProperties(icebergo.Properties{"owner": "ops"}) })
@@ -113,7 +113,7 @@ func TestPropertyOnlyChangeIsKept(t *testing.T) {
 			return nil
 		}
 		h.must(c.Commit(h.ctx, h.next(2, 4, h.stage(2, idRows(3, 4)...))))
-		failpoint = nil
+		atStep = nil
 		h.expect(idWant(0, 4)...)
 		tbl, err := loadTable(h.ctx, c.lake, h.cfg)
 		h.must(err)
@@ -142,9 +142,9 @@ func (h *harness) outside(change func(tx *table.Transaction) error) {
 // outsideAppend adds rows by another pipeline.
 func (h *harness) outsideAppend(rows ...string) {
 	h.t.Helper()
-	saved := failpoint
-	failpoint = nil
-	defer func() { failpoint = saved }()
+	saved := atStep
+	atStep = nil
+	defer func() { atStep = saved }()
 	o := *h
 	o.env = &dataflow.Env{Pipeline: "other", Step: "s", Alloc: h.mem, Splits: h.env.Splits}
 	c, err := NewCommitter(h.ctx, o.env, o.in, o.cfg)
@@ -171,7 +171,7 @@ func TestUnknownOutcome(t *testing.T) {
 			part := h.stage(2, idRows(3, 5)...)
 			files := h.dataFiles()
 			failed := false
-			failpoint = func(_ context.Context, s string) error {
+			atStep = func(_ context.Context, s string) error {
 				if s != step || failed {
 					return nil
 				}
@@ -182,7 +182,7 @@ func TestUnknownOutcome(t *testing.T) {
 				return lost
 			}
 			h.must(c.Commit(h.ctx, h.next(2, 5, part)))
-			failpoint = nil
+			atStep = nil
 			want := idWant(0, 5)
 			if outsider {
 				want, files = append(want, idWant(100, 101)...), files+1
@@ -205,12 +205,12 @@ func TestOutageIsTransient(t *testing.T) {
 	c := h.committer()
 	cm := h.next(1, 3, h.stage(1, idRows(0, 3)...))
 	c.must(t, c.Committed)
-	failpoint = func(context.Context, string) error { return errors.New("connection refused") }
+	atStep = func(context.Context, string) error { return errors.New("connection refused") }
 	err := c.Commit(h.ctx, cm)
 	if err == nil || errors.Is(err, dataflow.ErrPermanent) || errors.Is(err, dataflow.ErrFenced) || !strings.Contains(err.Error(), "connection refused") {
 		t.Fatalf("got %v", err)
 	}
-	failpoint = nil
+	atStep = nil
 	h.must(c.Commit(h.ctx, cm))
 	h.expect(idWant(0, 3)...)
 }
@@ -233,7 +233,7 @@ func TestCrashAroundCommit(t *testing.T) {
 		cm := h.next(2, 6, h.stage(2, idRows(3, 6)...))
 		dead := errors.New("killed")
 		ctx, kill := context.WithCancelCause(h.ctx)
-		failpoint = func(_ context.Context, s string) error {
+		atStep = func(_ context.Context, s string) error {
 			if s == step {
 				kill(dead)
 				return dead
@@ -246,7 +246,7 @@ func TestCrashAroundCommit(t *testing.T) {
 			}
 		}
 		kill(nil)
-		failpoint = nil
+		atStep = nil
 		h.must(first.Close())
 
 		again := h.committer()

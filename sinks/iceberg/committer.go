@@ -13,6 +13,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/failpoint"
 
 	icebergo "github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/catalog"
@@ -28,16 +29,16 @@ const commitAttempts = 20
 // jitter. Tests shorten it.
 var retryBase = 50 * time.Millisecond
 
-// failpoint is called at the steps of a commit: "loaded", "staged" (files are in
+// atStep is called at the steps of a commit: "loaded", "staged" (files are in
 // manifests, the catalog was not asked) and "accepted" (it agreed). An error
 // takes the place of that step's outcome. Only tests set it.
-var failpoint func(ctx context.Context, step string) error
+var atStep func(ctx context.Context, step string) error
 
 func reach(ctx context.Context, step string) error {
-	if failpoint == nil {
+	if atStep == nil {
 		return nil
 	}
-	return failpoint(ctx, step)
+	return atStep(ctx, step)
 }
 
 // Committer adds staged files to the table together with the positions they
@@ -203,6 +204,9 @@ func (c *Committer) look(ctx context.Context, cm dataflow.Commit, parts []partDo
 	case dataflow.Fenced:
 		return nil, false, fmt.Errorf("commit %s to %s: %w", cm.Epoch, c.Target(), dataflow.ErrFenced)
 	}
+	if err := failpoint.Hit(failpoint.TableLooked); err != nil {
+		return nil, false, err
+	}
 	return t, false, reach(ctx, "loaded")
 }
 
@@ -244,16 +248,25 @@ func (c *Committer) apply(ctx context.Context, t *table.Table, files []icebergo.
 	if err := tx.AssertRefSnapshotID(table.MainBranch); err != nil {
 		return fmt.Errorf("fence the commit: %w", err)
 	}
+	if err := failpoint.Hit(failpoint.TableStaging); err != nil {
+		return err
+	}
 	if err := addFiles(ctx, t, tx, files, props); err != nil {
 		return err
 	}
 	if err := tx.SetProperties(icebergo.Properties{propPositions + c.sink: positions}); err != nil {
 		return fmt.Errorf("set positions: %w", err)
 	}
+	if err := failpoint.Hit(failpoint.TableStaged); err != nil {
+		return err
+	}
 	if err := reach(ctx, "staged"); err != nil {
 		return err
 	}
 	if _, err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	if err := failpoint.Hit(failpoint.TableAccepted); err != nil {
 		return err
 	}
 	return reach(ctx, "accepted")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"frazil/dataflow/failpoint"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -41,6 +43,9 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 // createFile opens a new file of a partition. Its name is unique for all time,
 // so that no attempt can ever write over a file of another.
 func createFile(fs icebergio.WriteFileIO, mem memory.Allocator, l *layout, dir string, values map[int]any, first []arrow.RecordBatch) (*dataFile, error) {
+	if err := failpoint.Hit(failpoint.DataFile); err != nil {
+		return nil, err
+	}
 	props, err := l.writerProps(first)
 	if err != nil {
 		return nil, err
@@ -82,11 +87,17 @@ func (f *dataFile) write(mem memory.Allocator, batches []arrow.RecordBatch) erro
 
 // finish closes the file, durable then, and describes it.
 func (f *dataFile) finish() (icebergo.DataFile, error) {
+	if err := failpoint.Hit(failpoint.DataWritten); err != nil {
+		return nil, errors.Join(err, f.pq.Close(), f.out.Close())
+	}
 	if err := f.pq.Close(); err != nil {
 		return nil, errors.Join(fmt.Errorf("finish data file %s: %w", f.path, err), f.out.Close())
 	}
 	if err := f.out.Close(); err != nil {
 		return nil, fmt.Errorf("store data file %s: %w", f.path, err)
+	}
+	if err := failpoint.Hit(failpoint.DataStored); err != nil {
+		return nil, err
 	}
 	meta, err := f.pq.FileMetadata()
 	if err != nil {

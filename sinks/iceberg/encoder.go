@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"frazil/dataflow"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	icebergo "github.com/apache/iceberg-go"
@@ -140,7 +142,7 @@ func (e *encoder) do(j job) {
 	default:
 		for _, f := range j.flushes {
 			if st.err == nil {
-				st.err = e.write(st, f)
+				st.err = dataflow.Guarded(func() error { return e.write(st, f) })
 			}
 			e.release(f)
 		}
@@ -256,21 +258,10 @@ func (e *encoder) finishAll(st *staging, flushes []flush) {
 			continue
 		}
 		g.Go(func() error {
-			if p.file == nil {
-				if err := e.begin(st, f); err != nil {
-					return err
-				}
-			}
-			if len(f.batches) > 0 {
-				if err := p.file.write(e.mem, f.batches); err != nil {
-					return err
-				}
-			}
-			file := p.file
-			p.file = nil
-			df, err := file.finish()
-			files[i] = df
-			return err
+			return dataflow.Guarded(func() (err error) {
+				files[i], err = e.complete(st, f)
+				return err
+			})
 		})
 	}
 	st.err = g.Wait()
@@ -282,12 +273,30 @@ func (e *encoder) finishAll(st *staging, flushes []flush) {
 	}
 }
 
+// complete writes the last rows of a partition and finishes its file.
+func (e *encoder) complete(st *staging, f flush) (icebergo.DataFile, error) {
+	p := f.part
+	if p.file == nil {
+		if err := e.begin(st, f); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.batches) > 0 {
+		if err := p.file.write(e.mem, f.batches); err != nil {
+			return nil, err
+		}
+	}
+	file := p.file
+	p.file = nil
+	return file.finish()
+}
+
 // discard closes and removes the files of an epoch that no Part names.
 func (e *encoder) discard(st *staging) {
 	for _, p := range st.parts {
-		if p.file != nil {
-			p.file.abandon()
+		if file := p.file; file != nil {
 			p.file = nil
+			_ = dataflow.Guarded(func() error { file.abandon(); return nil }) // It may be half written.
 		}
 	}
 	st.open = nil

@@ -56,7 +56,7 @@ func newHarness(t testing.TB, schema *arrow.Schema) *harness {
 		Input: dataflow.Stream{Schema: schema}, From: "src",
 	}
 	h.env = &dataflow.Env{Pipeline: "p", Step: "s", Tasks: 1, Now: time.Now, Alloc: h.mem, Fates: &dataflow.Fates{}, Splits: &dataflow.SplitTable{}, Memory: 64 << 20}
-	t.Cleanup(func() { failpoint = nil })
+	t.Cleanup(func() { atStep = nil })
 	return h
 }
 

@@ -62,20 +62,20 @@ func (h *harness) remoteWork() {
 	h.t.Logf("two epochs staged and committed in %v", time.Since(start))
 
 	outside := false
-	failpoint = func(_ context.Context, step string) error {
+	atStep = func(_ context.Context, step string) error {
 		switch {
 		case step == "loaded" && !outside:
 			outside = true
 			h.outsideAppend(idRows(100, 101)...)
 		case step == "accepted":
-			failpoint = nil
+			atStep = nil
 			return errors.New("connection reset")
 		}
 		return nil
 	}
 	cm := h.next(3, 6, h.stage(3, idRows(4, 6)...))
 	h.must(c.Commit(h.ctx, cm))
-	failpoint = nil
+	atStep = nil
 	h.must(c.Commit(h.ctx, cm))
 	if c.conflicts.Load() != 1 || c.unknown.Load() != 1 {
 		h.t.Errorf("%d conflicts and %d unknown outcomes, want one of each", c.conflicts.Load(), c.unknown.Load())
