@@ -202,6 +202,7 @@ func (x *Trial) quarantine() []model.Row {
 	for _, q := range program.Objects[struct {
 		Step, Port, Reason, Source, Position string
 		Raw                                  *string
+		Row                                  model.Row
 	}](x.T, x.Run("quarantine", "list", "--file", x.File, "--format", "ndjson")) {
 		r := model.Row{"step": q.Step, "port": q.Port, "reason": q.Reason, "source": q.Source, "position": q.Position, "raw": nil}
 		if q.Raw != nil {
@@ -210,6 +211,9 @@ func (x *Trial) quarantine() []model.Row {
 				x.T.Fatal(err)
 			}
 			r["raw"] = hex.EncodeToString(raw)
+		}
+		if q.Row != nil {
+			r["position"] = fmt.Sprintf("%v %v %v", q.Row["src"], q.Row["split"], q.Row["pos"])
 		}
 		out = append(out, r)
 	}

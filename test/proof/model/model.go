@@ -74,6 +74,9 @@ func (t Tables) source(r Record, row func()) {
 		return
 	}
 	q["step"], q["port"] = r.Src, "bad"
+	if q["raw"] == nil {
+		q["position"] = r.place()
+	}
 	t.add("quarantine", q)
 }
 
@@ -82,6 +85,10 @@ func (t Tables) add(table string, r Row) { t[table] = append(t[table], r) }
 func (r Record) columns() Row {
 	return Row{"src": r.Src, "split": int64(r.Split), "pos": r.Pos, "id": r.ID, "site": r.Site, "et": r.ET * 1000, "v": r.V, "sum": r.Sum}
 }
+
+// place is how rows of the quarantine that were decoded are told apart: by what they
+// say themselves.
+func (r Record) place() string { return fmt.Sprintf("%s %d %d", r.Src, r.Split, r.Pos) }
 
 // dedup says whether a row passes: the first of its key, unless it is too old for
 // its copies to be known.
@@ -153,7 +160,7 @@ func (w windows) put(r Record, plain Row, stamp int64, out Tables) {
 		w.of(r.Site, start).count(r)
 	}
 	if row := late(0); row != nil {
-		out.add("quarantine", Row{"reason": "late", "source": r.Src, "position": r.Where, "raw": nil, "step": "best", "port": "late"})
+		out.add("quarantine", Row{"reason": "late", "source": r.Src, "position": r.place(), "raw": nil, "step": "best", "port": "late"})
 	} else {
 		g := w.of(r.Site, start)
 		g.rows = append(g.rows, r)

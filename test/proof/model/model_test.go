@@ -70,8 +70,8 @@ func TestByHand(t *testing.T) {
 		},
 		"totals": {{"site": "x", "n": int64(5), "s": "177"}, {"site": "y", "n": int64(1), "s": "7"}},
 		"quarantine": {
-			{"step": "best", "port": "late", "reason": "late", "source": "topic", "position": "p4", "raw": nil},
-			{"step": "best", "port": "late", "reason": "late", "source": "topic", "position": "p7", "raw": nil},
+			{"step": "best", "port": "late", "reason": "late", "source": "topic", "position": "topic 0 4", "raw": nil},
+			{"step": "best", "port": "late", "reason": "late", "source": "topic", "position": "topic 0 7", "raw": nil},
 		},
 	}
 	for name, rows := range want {
