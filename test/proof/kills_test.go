@@ -55,8 +55,7 @@ func kills(t *testing.T, portion int) full.Figures {
 }
 
 // killOnce starts the program, feeds it from one fraction to another while it lives,
-// and kills it: up to one and a half seconds after it has come up, or at once while it
-// starts.
+// and kills it: some seconds after it has come up, or at once while it starts.
 func (x *Trial) killOnce(rng *rand.Rand, f full.Figures, from, to float64) {
 	x.T.Helper()
 	r := x.Start(nil, "run", x.File)
@@ -65,6 +64,9 @@ func (x *Trial) killOnce(rng *rand.Rand, f full.Figures, from, to float64) {
 	if rng.IntN(3) > 0 {
 		r.Until("it runs", running)
 		lives = time.Duration(rng.Int64N(int64(1500 * time.Millisecond)))
+		if x.config.Catalog != nil { // Its commits take longer.
+			lives *= 4
+		}
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -27,7 +27,7 @@ operators:
   filled: {from: fill, project: {compute: {k: "n"}, select: [k, ts]}}
   loaded: {from: load, project: {compute: {k: "n * 7919 %% %[1]d"}, select: [k, ts]}}
   both: {from: [filled, loaded], union: {}}
-  long: {from: both, project: {compute: {text: "md5(k::text) || md5((k + 1)::text) || md5((k + 2)::text) || md5((k + 3)::text)"}}}
+  long: {from: both, project: {compute: {text: "md5(k::text) || md5((k + 1)::text) || md5((k + 2)::text) || md5((k + 3)::text) || md5((k + 4)::text) || md5((k + 5)::text)"}}}
   groups: {from: long, group: {by: [k, text], aggregate: {n: count(*), last: max(ts)}, expire_after: 10000d}}
 sinks:
   changes: {from: groups, %[3]s}
@@ -43,7 +43,7 @@ func TestRecoveryWithAGigabyte(t *testing.T) {
 		t.Skip("takes minutes and a gigabyte: part of the full tier (FRAZIL_FULL)")
 	}
 	full.Suite{Name: "recovery", Total: 1, Short: 1}.Run(t, func(t *testing.T, _ int) full.Figures {
-		const groups = 3_400_000
+		const groups = 2_600_000
 		p := program.New(t, "recovery", fmt.Sprintf(recovery, groups, 5000, "drop: {}"))
 		f := recoveries(p, groups, 20)
 		if f["state_mb"] < 1000 {
