@@ -315,6 +315,12 @@ func TestReadingGoesOnFromEveryPositionAndStopsAtEveryOne(t *testing.T) {
 				if got := append(head.rows, tail.rows...); fmt.Sprint(got) != fmt.Sprint(all) {
 					t.Fatalf("until %s and %s:\ngot  %v\nwant %v", p, places[j], got, all)
 				}
+				// Rows that an earlier process has read have the places that they had there.
+				for line := range int64(84) {
+					if got, want := tail.Locate("0", line), whole.Locate("0", line); got != want {
+						t.Fatalf("from %s: line %d is %s, want %s", places[j], line, got, want)
+					}
+				}
 			}
 		})
 	}

@@ -279,8 +279,10 @@ func (s *Source) resume(l *lane) error {
 	files := s.files[l.id]
 	known, done := map[string]stamp{}, finished{}
 	current := false
+	var earlier []string
 	for _, f := range files {
 		if f.name < l.at.File {
+			earlier = append(earlier, f.name)
 			known[f.name] = f.stamp
 			done.add(f.name, f.stamp)
 		}
@@ -291,6 +293,7 @@ func (s *Source) resume(l *lane) error {
 	}
 	l.known, l.done = known, done
 	l.name, l.after = l.at.File, l.at.File
+	s.noteEarlier(l.split, earlier)
 	if !current {
 		return s.gap(l, "file %q, read up to line %d, is gone", l.at.File, l.at.Line)
 	}

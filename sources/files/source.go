@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"strconv"
 	"sync"
 	"time"
@@ -57,16 +56,7 @@ type Source struct {
 	lanes []*lane
 	turn  int
 
-	where struct {
-		sync.RWMutex
-		segs map[dataflow.Split][]segment
-	}
-}
-
-// segment says that from line row of a lane on stands the file name.
-type segment struct {
-	row  int64
-	name string
+	where places
 }
 
 // New makes the source. It touches no file.
@@ -101,7 +91,7 @@ func New(env *dataflow.Env, cfg Config) (*Source, error) {
 	if cfg.Metadata.Line != "" {
 		s.lines = array.NewInt64Builder(alloc)
 	}
-	s.where.segs = map[dataflow.Split][]segment{}
+	s.where.segs, s.where.earlier = map[dataflow.Split][]segment{}, map[dataflow.Split][]string{}
 	return s, nil
 }
 
@@ -291,30 +281,6 @@ func (s *Source) each(splits []dataflow.Split, f func(*lane)) {
 			f(l)
 		}
 	}
-}
-
-// Locate writes a line of a lane as "events.ndjson:12".
-func (s *Source) Locate(split dataflow.Split, pos int64) string {
-	s.where.RLock()
-	defer s.where.RUnlock()
-	segs := s.where.segs[split]
-	i := sort.Search(len(segs), func(i int) bool { return segs[i].row > pos }) - 1
-	if i < 0 {
-		// Read by an earlier process, before the file it ended in.
-		return fmt.Sprintf("lane %s, line %d", split, pos+1)
-	}
-	return segs[i].name + ":" + strconv.FormatInt(pos-segs[i].row+1, 10)
-}
-
-// segment notes that a file begins at a line of the lane.
-func (s *Source) segment(l *lane, row int64, name string) {
-	s.where.Lock()
-	defer s.where.Unlock()
-	segs := s.where.segs[l.split]
-	for len(segs) > 0 && segs[len(segs)-1].row >= row {
-		segs = segs[:len(segs)-1]
-	}
-	s.where.segs[l.split] = append(segs, segment{row, name})
 }
 
 // Close frees everything. It may be called twice.
