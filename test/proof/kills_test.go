@@ -1,8 +1,10 @@
 package proof
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,34 +13,53 @@ import (
 	"frazil/dataflow/flowtest/rig"
 )
 
-// killsPerPortion are spread over the feeding of one pipeline; records are those of
-// each split.
+// A portion kills so many pipelines side by side, each so often while it is fed so many
+// records a split.
 const (
-	killsPerPortion = 25
-	recordsToKill   = 5000
+	pipelinesPerPortion = 2
+	killsPerPipeline    = 25
+	recordsToKill       = 5000
 )
 
 // TestKills kills the real program at any moment, also while it starts and recovers,
 // and twice within a moment, while files, a topic and posts are fed to it; in the end
-// every row of every table and every count must be right. Every fifth portion has its
-// tables in a REST catalog and an S3 store, the others in SQLite and on disk.
+// every row of every table and every count must be right. Every fifth pipeline has
+// its tables in a REST catalog and an S3 store, the others in SQLite and on disk.
 func TestKills(t *testing.T) {
 	program.Long(t)
-	full.Suite{Name: "kills", Total: 48, Short: 1}.Run(t, kills)
+	full.Suite{Name: "kills", Total: 24, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
+		kafka := rig.Kafka(t)
+		var mu sync.Mutex
+		sum := full.Figures{}
+		t.Run("pipelines", func(t *testing.T) {
+			for i := range pipelinesPerPortion {
+				n := portion*pipelinesPerPortion + i
+				t.Run(fmt.Sprint(n), func(t *testing.T) {
+					t.Parallel()
+					f := kills(t, kafka, n)
+					mu.Lock()
+					defer mu.Unlock()
+					sum.Add(f)
+				})
+			}
+		})
+		return sum
+	})
 }
 
-func kills(t *testing.T, portion int) full.Figures {
-	rng := rand.New(rand.NewPCG(uint64(portion), 2))
-	c := Config{Seed: int64(portion), Records: recordsToKill, HTTP: true, Kafka: rig.Kafka(t), Order: []string{"arrival", "event"}[portion%2],
-		Every: []string{"50ms", "100ms", "200ms"}[portion%3]}
-	if portion%5 == 4 {
+// kills kills pipeline n.
+func kills(t *testing.T, kafka string, n int) full.Figures {
+	rng := rand.New(rand.NewPCG(uint64(n), 2))
+	c := Config{Seed: int64(n), Records: recordsToKill, HTTP: true, Kafka: kafka, Order: []string{"arrival", "event"}[n%2],
+		Every: []string{"50ms", "100ms", "200ms"}[n%3]}
+	if n%5 == 4 {
 		lake := rig.REST(t)
 		c.Catalog = &lake
 	}
 	x := New(t, c)
-	f := full.Figures{}
-	for i := range killsPerPortion {
-		x.killOnce(rng, f, float64(i)/killsPerPortion, float64(i+1)/killsPerPortion)
+	f := full.Figures{"pipelines": 1}
+	for i := range killsPerPipeline {
+		x.killOnce(rng, f, float64(i)/killsPerPipeline, float64(i+1)/killsPerPipeline)
 	}
 	x.Finish()
 	f["kills"]++ // Finish kills as well.

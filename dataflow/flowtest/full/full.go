@@ -79,7 +79,7 @@ func (s Suite) Run(t *testing.T, f func(t *testing.T, portion int) Figures) {
 	t.Logf("%s: portions %d to %d of %d (FRAZIL_PORTION=N repeats one)", s.Name, first, first+s.Short-1, s.Total)
 	sum := Figures{}
 	for i := range s.Short {
-		sum.add(s.portion(t, (first+i)%s.Total, f))
+		sum.Add(s.portion(t, (first+i)%s.Total, f))
 	}
 	t.Logf("%s: %s", s.Name, sum)
 }
@@ -125,7 +125,7 @@ func (s Suite) count(t *testing.T, p *Progress, n int, file string, f func(t *te
 	if !t.Run(fmt.Sprintf("portion=%d", n), func(t *testing.T) { figures = f(t, n) }) {
 		return false
 	}
-	p.Figures.add(figures)
+	p.Figures.Add(figures)
 	p.Done++
 	p.Seconds += time.Since(start).Seconds()
 	p.Last = time.Now().UTC().Truncate(time.Second)
@@ -178,7 +178,8 @@ func write(t *testing.T, file string, p *Progress) {
 	}
 }
 
-func (f Figures) add(more Figures) {
+// Add counts more figures to f.
+func (f Figures) Add(more Figures) {
 	for k, n := range more {
 		if strings.HasPrefix(k, "max_") {
 			f[k] = max(f[k], n)
