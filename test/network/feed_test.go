@@ -39,7 +39,7 @@ func (e event) payload() []byte {
 
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// log is what was sent and acknowledged.
+// sent is what was sent and acknowledged.
 type sent struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -122,6 +122,8 @@ func newTopic(t *testing.T, broker, name string, parts int32, seed uint64) *topi
 	}
 	return &topic{t: t, name: name, parts: parts, client: cl, sent: newSent(seed), failed: make(chan error, 1)}
 }
+
+func (p *topic) log() *sent { return p.sent }
 
 // put sends one event; the producer repeats it until the broker has it, once.
 func (p *topic) put(e event) {

@@ -21,6 +21,15 @@ import (
 type servers struct {
 	kafka   *rig.Broker
 	catalog rig.Catalog
+	mqtt    *rig.Mosquitto
+}
+
+// producer loads the pipeline.
+type producer interface {
+	// feed sends some events ten times a second until the returned function is
+	// called, which then sends the last ones and waits until the broker has all.
+	feed() (stop func())
+	log() *sent
 }
 
 // trial is one portion: a pipeline behind a link, and what is done to it.
@@ -32,11 +41,14 @@ type trial struct {
 	link *link
 	// The ports of the servers.
 	broker, rest, store uint16
-	topic               *topic
-	place               *program.Place
-	run                 *program.Process
-	raw, windows        string
-	figures             full.Figures
+	producer            producer
+	// edges say which rows the steps read; the step counted has each event once.
+	edges        map[string]string
+	counted      string
+	place        *program.Place
+	run          *program.Process
+	raw, windows string
+	figures      full.Figures
 }
 
 // scenario is a way to be bad. It returns when the network is good again; load is
@@ -44,19 +56,21 @@ type trial struct {
 type scenario struct {
 	name string
 	run  func(x *trial)
+	// mqtt: the broker is Mosquitto instead of Kafka.
+	mqtt bool
 }
 
 // TestOnBadNetworks: whatever the network and the servers do, the tables hold what
 // was sent, each row once, and the ledger says so.
 func TestOnBadNetworks(t *testing.T) {
 	need(t)
-	s := &servers{kafka: rig.NewBroker(t), catalog: rig.REST(t)}
+	s := &servers{kafka: rig.NewBroker(t), catalog: rig.REST(t), mqtt: rig.NewMosquitto(t)}
 	suite := full.Suite{Name: "network", Total: 12 * len(scenarios), Short: 2}
 	suite.Run(t, func(t *testing.T, portion int) full.Figures {
-		x := newTrial(t, s, portion)
 		sc := scenarios[portion%len(scenarios)]
 		t.Logf("portion %d: %s", portion, sc.name)
-		stop := x.topic.feed()
+		x := newTrial(t, s, portion, sc.mqtt)
+		stop := x.producer.feed()
 		x.awaitRows("the first rows", func(n int64) bool { return n > 0 })
 		sc.run(x)
 		stop()
@@ -89,20 +103,40 @@ checkpoint: {every: 500ms}
 // edges say which rows the steps read.
 var edges = map[string]string{"windows": "in.passed", "raw": "in.passed", "sums": "windows.created"}
 
-func newTrial(t *testing.T, s *servers, portion int) *trial {
+func newTrial(t *testing.T, s *servers, portion int, mqtt bool) *trial {
 	t.Helper()
 	x := &trial{t: t, servers: s, seed: uint64(portion), rng: rand.New(rand.NewPCG(uint64(portion), 2)), figures: full.Figures{"portions": 1}}
-	x.broker, x.rest, x.store = port(t, s.kafka.Addr), port(t, s.catalog.URI), port(t, s.catalog.Store.Endpoint)
+	x.rest, x.store = port(t, s.catalog.URI), port(t, s.catalog.Store.Endpoint)
 	id := fmt.Sprintf("network-%d-%d", os.Getpid(), portion)
 	ns := strings.ReplaceAll(id, "-", "_")
 	x.raw, x.windows = ns+".raw", ns+".sums"
-	x.topic = newTopic(t, s.kafka.Addr, id, 3, x.seed)
 	x.link = newLink(t, x.seed)
+	text, broker := pipeline, s.kafka.Addr
+	if mqtt {
+		text, broker = mqttPipeline, s.mqtt.Addr
+	}
+	x.broker = port(t, broker)
 	st := s.catalog.Store
-	x.place = program.New(t, id, fmt.Sprintf(pipeline, x.link.ns.address+":0", s.catalog.URI, st.Endpoint, st.AccessKey, st.SecretKey, s.kafka.Addr, id, x.raw, x.windows))
+	x.place = program.New(t, id, fmt.Sprintf(text, x.link.ns.address+":0", s.catalog.URI, st.Endpoint, st.AccessKey, st.SecretKey, broker, id, x.raw, x.windows))
 	program.Bin(t)
+	if mqtt {
+		x.edges, x.counted = mqttEdges, "once.passed"
+		x.producer = newDevice(t, broker, id, x.seed)
+		x.start()
+		// What is published before has nobody who wants it.
+		x.run.Until("the subscription", func() bool { return x.metric(`frazil_stream_events_total{event="subscribed"`) > 0 })
+		return x
+	}
+	x.edges, x.counted = edges, "in.in"
+	x.producer = newTopic(t, broker, id, 3, x.seed)
 	x.start()
 	return x
+}
+
+// metric reads one of the program's; 0 while it has none.
+func (x *trial) metric(name string) (n float64) {
+	_, _ = fmt.Sscan(x.place.Metric(name), &n) // An absent one stays 0.
+	return n
 }
 
 // start starts the program behind the link.
@@ -156,7 +190,7 @@ func (x *trial) awaitRows(what string, ok func(int64) bool) {
 func (x *trial) finish() {
 	t := x.t
 	t.Helper()
-	raw, windows := x.topic.sent.rows()
+	raw, windows := x.producer.log().rows()
 	x.run.Until(fmt.Sprintf("%d rows and %d windows", len(raw), len(windows)), func() bool {
 		return x.rows(x.raw) >= int64(len(raw)) && x.rows(x.windows) >= int64(len(windows))
 	})
@@ -164,10 +198,11 @@ func (x *trial) finish() {
 	rig.SameRows(t, rig.Table{Catalog: x.catalog.URI, Name: x.raw, Store: x.catalog.Store}, raw)
 	rig.SameRows(t, rig.Table{Catalog: x.catalog.URI, Name: x.windows, Store: x.catalog.Store}, windows)
 	l := x.place.Ledger()
-	program.Balanced(t, l, edges)
-	if got := l["in"]["in"]; got != int64(len(raw)) {
-		t.Errorf("the ledger has %d records in, %d were sent", got, len(raw))
+	program.Balanced(t, l, x.edges)
+	if step, fate, _ := strings.Cut(x.counted, "."); l[step][fate] != int64(len(raw)) {
+		t.Errorf("the ledger has %d of %s, %d were sent", l[step][fate], x.counted, len(raw))
 	}
+	x.figures["duplicates"] = l["once"]["duplicate"]
 	carried, lost, cut, overtook := x.link.count()
 	x.figures["rows"] = int64(len(raw) + len(windows))
 	x.figures["packets"], x.figures["packets_lost"], x.figures["packets_cut"], x.figures["packets_overtook"] = carried, lost, cut, overtook
