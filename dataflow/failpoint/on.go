@@ -31,16 +31,16 @@ type Injected struct{ Site Site }
 
 func (e *Injected) Error() string { return fmt.Sprintf("failpoint %s", e.Site) }
 
+// Step is a site and what it does.
+type Step struct {
+	Site   Site
+	Action Action
+}
+
 type armed struct {
 	action Action
 	at     int // the how manieth hit from now acts
-	then   *next
-}
-
-// next is armed when another site acts.
-type next struct {
-	site   Site
-	action Action
+	then   []Step
 }
 
 var points struct {
@@ -89,18 +89,18 @@ func Reset() {
 
 // Arm lets a site act the n-th time that it is hit from now on, once. A site can
 // be armed several times.
-func Arm(s Site, a Action, n int) {
+func Arm(s Site, a Action, n int) { ArmChain(n, Step{s, a}) }
+
+// ArmChain lets a site act the n-th time that it is hit from now on, and each of the
+// steps behind it the first time that its site is hit after the one before has acted.
+func ArmChain(n int, first Step, then ...Step) {
 	points.Lock()
 	defer points.Unlock()
-	points.armed[s] = append(points.armed[s], armed{action: a, at: points.hits[s] + n})
+	armLocked(n, first, then)
 }
 
-// ArmThen is Arm, and at the moment at which s acts, then is armed to do what
-// thenAction says the first time that it is hit.
-func ArmThen(s Site, a Action, n int, then Site, thenAction Action) {
-	points.Lock()
-	defer points.Unlock()
-	points.armed[s] = append(points.armed[s], armed{a, points.hits[s] + n, &next{then, thenAction}})
+func armLocked(n int, s Step, then []Step) {
+	points.armed[s.Site] = append(points.armed[s.Site], armed{s.Action, points.hits[s.Site] + n, then})
 }
 
 // Hits is how often the program has come to a site since Reset, Fired how often
@@ -139,8 +139,8 @@ func Hit(s Site) error {
 	}
 	action, then, stop := points.armed[s][i].action, points.armed[s][i].then, points.stop
 	points.armed[s] = slices.Delete(points.armed[s], i, i+1)
-	if then != nil {
-		points.armed[then.site] = append(points.armed[then.site], armed{action: then.action, at: points.hits[then.site] + 1})
+	if len(then) > 0 {
+		armLocked(1, then[0], then[1:])
 	}
 	points.fired[s]++
 	note(s, action)
