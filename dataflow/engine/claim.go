@@ -9,6 +9,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
+	"frazil/dataflow/failpoint"
 )
 
 // errMoved ends an attempt whose targets were moved by another process before
@@ -93,8 +94,14 @@ func (c *coordinator) claimTargets(ctx context.Context) error {
 
 func (c *coordinator) claimAll(ctx context.Context, sinks []string) (claimed int, err error) {
 	for i, name := range sinks {
+		if err := failpoint.Hit(failpoint.BeforeClaim); err != nil {
+			return i, err
+		}
 		if err := c.committer[name].Committer.(dataflow.Claimer).Claim(ctx, c.j.claim); err != nil {
 			return i, fmt.Errorf("sink %s: %w", name, err)
+		}
+		if err := failpoint.Hit(failpoint.AfterClaim); err != nil {
+			return i + 1, err
 		}
 	}
 	return len(sinks), nil

@@ -13,6 +13,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
+	"frazil/dataflow/failpoint"
 )
 
 // Job is one running pipeline. Make it with [NewJob]; Run it once.
@@ -154,33 +155,47 @@ const (
 	running
 )
 
-// attempt runs once from the last manifest to an end or an error.
-func (j *Job) attempt(ctx context.Context, retry *backoff) (Result, attemptPhase, error) {
+// attempt runs once from the last manifest to an end or an error, a panic of what it
+// does itself included.
+func (j *Job) attempt(ctx context.Context, retry *backoff) (res Result, phase attemptPhase, err error) {
+	err = guard("coordinator", func() (err error) {
+		err = j.attemptIn(ctx, retry, &res, &phase)
+		return err
+	})
+	return res, phase, err
+}
+
+func (j *Job) attemptIn(ctx context.Context, retry *backoff, res *Result, phase *attemptPhase) (err error) {
 	raw, err := j.o.Store.Manifest()
 	if err != nil {
-		return Result{}, connecting, dataflow.Permanent(err)
+		return dataflow.Permanent(err)
 	}
 	m, err := checkpoint.Decode(raw)
 	if err != nil {
-		return Result{}, connecting, dataflow.Permanent(err)
+		return dataflow.Permanent(err)
+	}
+	if err := failpoint.Hit(failpoint.ManifestRead); err != nil {
+		return err
 	}
 	if err := j.checkSteps(m); err != nil {
-		return Result{}, connecting, err
+		return err
 	}
 	c := newCoordinator(j, m)
-	defer c.cancel()
 	defer j.detachFixed()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.connect(ctx); err != nil {
-		return Result{Manifest: m}, connecting, errors.Join(err, c.close())
+		res.Manifest = m
+		return err
 	}
+	*phase = running
 	if j.again {
 		j.o.Log.Info("connected again")
 	}
 	j.again = true
 	j.note(func(s *Status) { s.Connected = true })
 	retry.reset()
-	res, err := c.run(ctx)
-	return res, running, errors.Join(err, c.close())
+	*res, err = c.run(ctx)
+	return err
 }
 
 // checkSteps compares the plan with the state it finds.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 )
 
 // keyedTask runs the half of a keyed operator behind its exchange, and the
@@ -46,11 +47,18 @@ func (t *keyedTask) watermark(ctx context.Context, wm dataflow.Time) error {
 }
 
 func (t *keyedTask) barrier(ctx context.Context, b barrier, _ dataflow.Time) error {
+	if err := failpoint.Hit(failpoint.TaskBarrier); err != nil {
+		return err
+	}
 	if err := t.stage.barrier(ctx, b); err != nil {
 		return err
 	}
 	t.weigh()
-	t.report(t.chain.report(b.epoch))
+	r := t.chain.report(b.epoch)
+	if err := failpoint.Hit(failpoint.TaskFrozen); err != nil {
+		return err
+	}
+	t.report(r)
 	return nil
 }
 

@@ -78,6 +78,11 @@ func (d *desk) resend(list []Resend, sent func(ids []string) error) ([]Resent, e
 			dec.release()
 		}
 	}()
+	for _, f := range d.streams {
+		if err := f.settle(); err != nil {
+			return nil, err
+		}
+	}
 	records := map[string][]*fixedRecord{}
 	at := map[string][]int{}
 	for i, r := range list {

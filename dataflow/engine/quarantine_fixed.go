@@ -65,9 +65,11 @@ type fixedStream struct {
 		ids map[string]uint64
 		// runs are the records from pos on, by stamp.
 		runs []fixedRun
-		// tracker of the attempt under way; appending: it is held.
+		// tracker of the attempt under way; appending: it is held. unsure: nobody
+		// knows what the last append has left in the log.
 		tracker   *tracker
 		appending bool
+		unsure    bool
 		wake      func()
 	}
 }
@@ -145,6 +147,12 @@ func (f *fixedStream) used() (first uint64, ok bool) {
 func (f *fixedStream) attach(tr *tracker, from string, wake func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mu.unsure {
+		if err := f.mu.log.Reopen(); err != nil {
+			return err
+		}
+		f.mu.unsure, f.mu.appending = false, false
+	}
 	first, end := uint64(1), uint64(1)
 	if f.mu.log != nil {
 		first, end = f.mu.log.First(), f.mu.log.Next()
@@ -276,7 +284,8 @@ func (f *fixedStream) has(id string) bool {
 	return ok
 }
 
-// send makes records durable, all or none, stamped with the watermark of now.
+// send makes records durable, all or none, stamped with the watermark of now. What
+// counts is what stands in the log afterwards: an append that failed may be durable.
 func (f *fixedStream) send(records []*fixedRecord) error {
 	f.append.Lock()
 	defer f.append.Unlock()
@@ -292,31 +301,67 @@ func (f *fixedStream) send(records []*fixedRecord) error {
 	f.mu.appending = true
 	log := f.mu.log
 	f.mu.Unlock()
-	err := failpoint.Hit(failpoint.FixedStamped)
-	if err == nil {
-		err = appendFixed(log, records, stamp, f.now())
+	err := dataflow.Guarded(func() error { return appendFixed(log, records, stamp, f.now()) })
+	n, lookErr := f.look(err != nil)
+	if lookErr == nil && n == len(records) {
+		return nil
 	}
-	if err == nil {
-		err = failpoint.Hit(failpoint.FixedAppended)
-	}
+	return errors.Join(err, lookErr)
+}
+
+// settle finds out what became of an append that failed, if that is not known.
+func (f *fixedStream) settle() error {
+	f.append.Lock()
+	defer f.append.Unlock()
 	f.mu.Lock()
-	f.mu.appending = false
-	if err == nil {
-		for _, r := range records {
-			f.noteLocked(r.ID, r.seq, stamp)
-		}
-		f.mu.end = log.Next()
+	unsure := f.mu.unsure
+	f.mu.Unlock()
+	if !unsure {
+		return nil
 	}
-	f.holdLocked()
+	_, err := f.look(true)
+	return err
+}
+
+// look notes the records behind those that are known, and lets the watermark go on
+// as far as they do. unsure: an append has failed. As long as nobody knows what it
+// has left, the watermark stays where it is.
+func (f *fixedStream) look(unsure bool) (found int, err error) {
+	f.mu.Lock()
+	found, err = f.lookLocked(unsure)
 	wake := f.mu.wake
 	f.mu.Unlock()
 	if wake != nil {
 		wake()
 	}
-	return err
+	return found, err
+}
+
+func (f *fixedStream) lookLocked(unsure bool) (found int, err error) {
+	log := f.mu.log
+	f.mu.unsure = unsure
+	if unsure {
+		if err := dataflow.Guarded(log.Reopen); err != nil {
+			return 0, fmt.Errorf("find out what was appended: %w", err)
+		}
+	}
+	err = readFixed(log, f.mu.end, func(r *fixedRecord) bool {
+		f.noteLocked(r.ID, r.seq, r.Stamp)
+		found++
+		return true
+	})
+	if err != nil {
+		return found, err
+	}
+	f.mu.end, f.mu.unsure, f.mu.appending = log.Next(), false, false
+	f.holdLocked()
+	return found, nil
 }
 
 func appendFixed(log *wal.Log, records []*fixedRecord, stamp dataflow.Time, now time.Time) error {
+	if err := failpoint.Hit(failpoint.FixedStamped); err != nil {
+		return err
+	}
 	frames := make([]wal.Frame, len(records))
 	for i, r := range records {
 		r.Stamp = stamp
@@ -326,14 +371,10 @@ func appendFixed(log *wal.Log, records []*fixedRecord, stamp dataflow.Time, now 
 		}
 		frames[i] = wal.Frame{Records: 1, Arrived: now.UnixMicro(), Kind: fixedKind, Body: body}
 	}
-	first, err := log.Append(frames)
-	if err != nil {
+	if _, err := log.Append(frames); err != nil {
 		return fmt.Errorf("append rows that are sent again: %w", err)
 	}
-	for i, r := range records {
-		r.seq = first + uint64(i)
-	}
-	return nil
+	return failpoint.Hit(failpoint.FixedAppended)
 }
 
 // truncate forgets records that are in every table. Only a source whose own

@@ -22,7 +22,11 @@ func (j *Job) serve(ctx context.Context) error {
 			Log: j.o.Log.With("step", s.Name), NewDecoder: s.NewDecoder, WALDir: j.o.WALDir, FS: j.o.Store.FS(), Preview: j.o.Preview,
 			Memory: max(j.o.Memory/8/int64(len(j.g.Sources)), 4<<20),
 		}
-		c, err := s.Serve(ctx, env)
+		var c io.Closer
+		err := dataflow.Guarded(func() (err error) {
+			c, err = s.Serve(ctx, env)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("source %s: %w", s.Name, err)
 		}
