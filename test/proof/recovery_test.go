@@ -43,7 +43,7 @@ func TestRecoveryWithAGigabyte(t *testing.T) {
 		t.Skip("takes minutes and a gigabyte: part of the full tier (FRAZIL_FULL)")
 	}
 	full.Suite{Name: "recovery", Total: 1, Short: 1}.Run(t, func(t *testing.T, _ int) full.Figures {
-		const groups = 2_500_000
+		const groups = 3_500_000
 		p := program.New(t, "recovery", fmt.Sprintf(recovery, groups, 2000, "drop: {}"))
 		f := recoveries(p, groups, 20)
 		if f["state_mb"] < 1000 {
