@@ -14,7 +14,25 @@ var (
 	ErrPermanent = errors.New("permanent")
 	// ErrGap: records that should be read no longer exist, or changed.
 	ErrGap = errors.New("gap")
+	// ErrUnavailable marks the failure of a server outside, as of an object store,
+	// which time heals: the pipeline starts again from the last epoch for as long as
+	// it takes, as with a server that it cannot connect to.
+	ErrUnavailable = errors.New("unavailable")
 )
+
+// Unavailable marks err as the failure of a server outside. What is permanent stays
+// so.
+func Unavailable(err error) error {
+	if err == nil || errors.Is(err, ErrPermanent) || errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return &outside{err}
+}
+
+type outside struct{ err error }
+
+func (o *outside) Error() string   { return o.err.Error() }
+func (o *outside) Unwrap() []error { return []error{o.err, ErrUnavailable} }
 
 // Guarded calls f and makes a panic of it an error with the stack in it. Goroutines
 // of components call it: their panic would end the process, the error restarts the

@@ -112,7 +112,7 @@ func (j *Job) attempts(ctx context.Context) (Result, error) {
 			continue
 		}
 		j.note(func(s *Status) { s.LastError = err.Error() })
-		if phase == connecting || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		if phase == connecting || errors.Is(err, dataflow.ErrUnavailable) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			// Nothing here is wrong but the outside: it is tried for ever.
 			if !retry.wait(ctx, j.stop, err) {
 				return res, err

@@ -82,6 +82,8 @@ type lake struct {
 	key   string
 	close func() error
 	refs  int // guarded by lakes.mu
+	s3    icebergo.Properties
+	patience
 }
 
 var lakes = struct {
@@ -156,7 +158,7 @@ func connectREST(ctx context.Context, cfg CatalogConfig) (*lake, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lake{Catalog: c, close: c.Close}, nil
+	return &lake{Catalog: c, close: c.Close, s3: s3Props(cfg.S3)}, nil
 }
 
 // connectSQL opens a SQLite catalog, making its folder and the warehouse.
@@ -193,7 +195,7 @@ func connectSQL(cfg CatalogConfig) (*lake, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &lake{Catalog: c, close: func() error { return errors.Join(c.Close(), db.Close()) }}, nil
+	return &lake{Catalog: c, s3: s3Props(cfg.S3), close: func() error { return errors.Join(c.Close(), db.Close()) }}, nil
 }
 
 // localPath says whether location is on this machine's disk, and where.

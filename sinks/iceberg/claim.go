@@ -22,6 +22,9 @@ func (c *Committer) Claim(ctx context.Context, claim dataflow.Claim) error {
 		if err != nil {
 			return nil, false, err
 		}
+		if err := c.newest.check(c.Target(), t.Metadata()); err != nil {
+			return nil, false, err
+		}
 		doc, _, err := held(t.Metadata(), c.sink)
 		if err != nil {
 			return nil, false, err

@@ -62,6 +62,7 @@ type Committer struct {
 	sink string // PIPELINE.SINK
 
 	conflicts, unknown atomic.Int64
+	newest             newest
 
 	background sync.WaitGroup // at most one expiry
 	expiring   atomic.Bool
@@ -104,6 +105,9 @@ func (c *Committer) Committed(ctx context.Context) (dataflow.Committed, error) {
 		return dataflow.Committed{}, err
 	}
 	meta := t.Metadata()
+	if err := c.newest.check(c.Target(), meta); err != nil {
+		return dataflow.Committed{}, err
+	}
 	doc, found, err := held(meta, c.sink)
 	if err != nil {
 		return dataflow.Committed{}, err
@@ -188,6 +192,9 @@ func (c *Committer) look(ctx context.Context, cm dataflow.Commit, parts []partDo
 		return nil, false, err
 	}
 	meta := t.Metadata()
+	if err := c.newest.check(c.Target(), meta); err != nil {
+		return nil, false, err
+	}
 	for _, p := range parts {
 		if id := meta.TableUUID().String(); p.Table != id {
 			return nil, false, dataflow.Permanentf("table %s was recreated: the files of %s were written for the table with UUID %s, now it is %s; put the old table back, or start with a new state directory",
@@ -243,6 +250,10 @@ func (c *Committer) publish(ctx context.Context, t *table.Table, cm dataflow.Com
 // apply adds files and sets the positions, if main has not moved since t was
 // loaded.
 func (c *Committer) apply(ctx context.Context, t *table.Table, files []icebergo.DataFile, props icebergo.Properties, positions string) error {
+	ctx, err := c.lake.patient(ctx)
+	if err != nil {
+		return err
+	}
 	t = repairingTable(t, c.lake)
 	tx := t.NewTransaction()
 	if err := tx.AssertRefSnapshotID(table.MainBranch); err != nil {
@@ -263,9 +274,11 @@ func (c *Committer) apply(ctx context.Context, t *table.Table, files []icebergo.
 	if err := reach(ctx, "staged"); err != nil {
 		return err
 	}
-	if _, err := tx.Commit(ctx); err != nil {
+	done, err := tx.Commit(ctx)
+	if err != nil {
 		return err
 	}
+	_ = c.newest.check(c.Target(), done.Metadata()) // It may be another's by now.
 	if err := failpoint.Hit(failpoint.TableAccepted); err != nil {
 		return err
 	}

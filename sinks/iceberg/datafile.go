@@ -30,13 +30,15 @@ type dataFile struct {
 // countingWriter counts what goes through it, and has no Close, so that the
 // Parquet writer does not close the file under our feet.
 type countingWriter struct {
-	w io.Writer
-	n int64
+	w      io.Writer
+	n      int64
+	failed bool // the store did
 }
 
 func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
+	c.failed = c.failed || err != nil
 	return n, err
 }
 
@@ -52,12 +54,12 @@ func createFile(fs icebergio.WriteFileIO, mem memory.Allocator, l *layout, dir s
 	}
 	f := &dataFile{layout: l, values: values, path: l.dataRoot + "/" + dir + uuid.NewString() + ".parquet"}
 	if f.out, err = fs.Create(f.path); err != nil {
-		return nil, fmt.Errorf("create data file %s: %w", f.path, err)
+		return nil, unavailable(f.path, fmt.Errorf("create data file %s: %w", f.path, err))
 	}
 	f.size = &countingWriter{w: f.out}
 	f.pq, err = pqarrow.NewFileWriter(l.file, f.size, props, pqarrow.NewArrowWriterProperties(pqarrow.WithAllocator(mem)))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("begin data file %s: %w", f.path, err), f.out.Close())
+		return nil, errors.Join(f.blame(fmt.Errorf("begin data file %s: %w", f.path, err)), f.out.Close())
 	}
 	return f, nil
 }
@@ -80,7 +82,7 @@ func (f *dataFile) write(mem memory.Allocator, batches []arrow.RecordBatch) erro
 	tbl := array.NewTableFromRecords(f.layout.file, typed)
 	defer tbl.Release()
 	if err := f.pq.WriteTable(tbl, tbl.NumRows()); err != nil {
-		return fmt.Errorf("write data file %s: %w", f.path, err)
+		return f.blame(fmt.Errorf("write data file %s: %w", f.path, err))
 	}
 	return nil
 }
@@ -91,10 +93,10 @@ func (f *dataFile) finish() (icebergo.DataFile, error) {
 		return nil, errors.Join(err, f.pq.Close(), f.out.Close())
 	}
 	if err := f.pq.Close(); err != nil {
-		return nil, errors.Join(fmt.Errorf("finish data file %s: %w", f.path, err), f.out.Close())
+		return nil, errors.Join(f.blame(fmt.Errorf("finish data file %s: %w", f.path, err)), f.out.Close())
 	}
 	if err := f.out.Close(); err != nil {
-		return nil, fmt.Errorf("store data file %s: %w", f.path, err)
+		return nil, unavailable(f.path, fmt.Errorf("store data file %s: %w", f.path, err))
 	}
 	if err := failpoint.Hit(failpoint.DataStored); err != nil {
 		return nil, err
@@ -112,6 +114,14 @@ func (f *dataFile) finish() (icebergo.DataFile, error) {
 		return nil, fmt.Errorf("describe data file %s: %w", f.path, err)
 	}
 	return df, nil
+}
+
+// blame marks an error that the store has caused.
+func (f *dataFile) blame(err error) error {
+	if f.size.failed {
+		return unavailable(f.path, err)
+	}
+	return err
 }
 
 // abandon closes a file that will not be used.

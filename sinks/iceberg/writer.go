@@ -103,7 +103,12 @@ func newWriter(ctx context.Context, env *dataflow.Env, l *lake, in component.Sin
 	w.quota = semaphore.NewWeighted(w.budget)
 	// Uploads outlive the call that made the writer.
 	bg, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	fs, err := writeFS(bg, t)
+	patient, err := l.patient(bg)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	fs, err := writeFS(patient, t)
 	if err != nil {
 		cancel()
 		return nil, err
