@@ -62,7 +62,11 @@ type Env struct {
 // ClosedUpTo is a time up to which a step has closed its windows although the
 // watermark had not passed it: the source was drained. It only grows and is
 // part of the manifest.
-type ClosedUpTo struct{ t atomic.Int64 }
+type ClosedUpTo struct {
+	t atomic.Int64
+	// step is what all tasks of the step share; nil: this is it.
+	step *ClosedUpTo
+}
 
 // NewClosedUpTo starts at t.
 func NewClosedUpTo(t Time) *ClosedUpTo {
@@ -71,16 +75,34 @@ func NewClosedUpTo(t Time) *ClosedUpTo {
 	return c
 }
 
+// Task is what one task of the step holds: Get is the step's, and Raised tells how
+// far this task alone has raised it.
+func (c *ClosedUpTo) Task() *ClosedUpTo {
+	out := NewClosedUpTo(MinTime)
+	out.step = c
+	return out
+}
+
+// Raised is how far this task has raised it, at a barrier exactly what belongs to
+// the epoch; MinTime: not at all.
+func (c *ClosedUpTo) Raised() Time { return Time(c.t.Load()) }
+
 // Get returns the time as it was when the run started or drained.
 func (c *ClosedUpTo) Get() Time {
-	if c == nil {
+	switch {
+	case c == nil:
 		return MinTime
+	case c.step != nil:
+		return c.step.Get()
 	}
 	return Time(c.t.Load())
 }
 
 // Raise moves it forward to t.
 func (c *ClosedUpTo) Raise(t Time) {
+	if c.step != nil {
+		c.step.Raise(t)
+	}
 	for {
 		old := c.t.Load()
 		if int64(t) <= old || c.t.CompareAndSwap(old, int64(t)) {

@@ -14,13 +14,36 @@ const MaxWaiting = 8
 // Phase of the protocol.
 type Phase int
 
-// The phases. One epoch at a time is in Aligning or Writing (I4).
+// The phases. One epoch at a time is in Gathering or Writing (I4).
 const (
-	Resting  Phase = iota // no epoch is under way
-	Aligning              // the barrier runs through the tasks
-	Writing               // parts are awaited, then state and manifest are written
-	Finished              // the last epoch is written, commits may still run
-	Failed                // a restore was asked for; nothing happens any more
+	Resting   Phase = iota // no epoch is under way
+	Gathering              // barriers run through the regions, and parts are staged
+	Writing                // state and manifest are written
+	Finished               // the last epoch is written, commits may still run
+	Failed                 // a restore was asked for; nothing happens any more
+)
+
+// Region is a part of the graph that has no step in common with the others. A
+// barrier goes through each by itself, so that one whose sinks cannot stage their
+// rows is left out of the epochs of the others until it has caught up.
+type Region struct {
+	// Tasks that report each barrier, and how many have reported this one.
+	Tasks, Reported int
+	// Barrier is the one under way, or staged, in Stage; 0: none.
+	Barrier dataflow.Epoch
+	Stage   Stage
+}
+
+// Stage is how far a region's barrier has come.
+type Stage int
+
+// The stages.
+const (
+	Quiet    Stage = iota // no barrier is under way
+	Aligning              // it runs through the tasks
+	Staging               // all tasks have reported; parts are awaited
+	Staged                // all parts are durable; the next epoch that is written has them
+	Included              // the epoch that is being written has them
 )
 
 // Kind of the epoch under way.
@@ -35,15 +58,14 @@ const (
 	Drain
 )
 
-// State of the protocol. The zero State with Tasks set is the start.
+// State of the protocol. The zero State with Regions of some Tasks is the start.
 type State struct {
 	Phase Phase
 	// Epoch is the number of the last epoch that was started, also before a
 	// restore (I4: a number is never reused).
-	Epoch dataflow.Epoch
-	Kind  Kind
-	// Tasks that report each barrier, and how many have reported this one.
-	Tasks, Reported int
+	Epoch   dataflow.Epoch
+	Kind    Kind
+	Regions []Region
 	// Waiting commits per target, in order (I4).
 	Waiting map[string][]dataflow.Epoch
 	// Written is the last durable epoch, Acked the greatest one that each source
@@ -55,6 +77,8 @@ type State struct {
 	Feeds map[string][]string
 	// Wanted kind of a stop that was asked for while an epoch was under way.
 	Wanted Kind
+	// Again: an epoch that was to be the last has left regions out.
+	Again bool
 }
 
 // Event is something that happened.
@@ -64,8 +88,19 @@ type Event interface{ event() }
 type (
 	// Tick asks for the next epoch.
 	Tick struct{}
-	// Reported: one task has passed the barrier.
-	Reported struct{ Epoch dataflow.Epoch }
+	// Reported: one task of a region has passed its barrier.
+	Reported struct {
+		Epoch  dataflow.Epoch
+		Region int
+	}
+	// StagedParts: all parts of a region's barrier are durable.
+	StagedParts struct {
+		Epoch  dataflow.Epoch
+		Region int
+	}
+	// Overdue: some region has been ready for long enough. The epoch is written
+	// without those that are not.
+	Overdue struct{ Epoch dataflow.Epoch }
 	// Written: manifest and state of the epoch are durable; Targets have rows.
 	Written struct {
 		Epoch   dataflow.Epoch
@@ -86,6 +121,8 @@ type (
 
 func (Tick) event()         {}
 func (Reported) event()     {}
+func (StagedParts) event()  {}
+func (Overdue) event()      {}
 func (Written) event()      {}
 func (Committed) event()    {}
 func (Stop) event()         {}
@@ -96,13 +133,23 @@ func (Failure) event()      {}
 type Action interface{ action() }
 
 type (
-	// StartBarrier sends barrier Epoch into the sources.
+	// StartBarrier sends barrier Epoch into the sources of some regions.
 	StartBarrier struct {
-		Epoch dataflow.Epoch
-		Kind  Kind
+		Epoch   dataflow.Epoch
+		Kind    Kind
+		Regions []int
 	}
-	// WriteEpoch waits for the parts and writes state and manifest.
-	WriteEpoch struct{ Epoch dataflow.Epoch }
+	// StageParts waits for the parts of a region's barrier.
+	StageParts struct {
+		Epoch  dataflow.Epoch
+		Region int
+	}
+	// WriteEpoch writes state and manifest: of Regions as they were at their
+	// barriers, of the others as they were in the epoch before.
+	WriteEpoch struct {
+		Epoch   dataflow.Epoch
+		Regions []int
+	}
 	// StartCommit commits the epoch to a target. Only one per target is under
 	// way.
 	StartCommit struct {
@@ -123,6 +170,7 @@ type (
 )
 
 func (StartBarrier) action() {}
+func (StageParts) action()   {}
 func (WriteEpoch) action()   {}
 func (StartCommit) action()  {}
 func (AckSource) action()    {}
@@ -136,7 +184,7 @@ func Step(s State, e Event) (State, []Action) {
 	if s.Phase == Failed {
 		return s, nil
 	}
-	s.Waiting = cloneWaiting(s.Waiting)
+	s.Waiting, s.Regions = cloneWaiting(s.Waiting), slices.Clone(s.Regions)
 	switch e := e.(type) {
 	case Tick:
 		if s.Phase == Resting && !full(s) {
@@ -147,12 +195,18 @@ func Step(s State, e Event) (State, []Action) {
 	case SourcesEnded:
 		return want(s, Drain)
 	case Reported:
-		if s.Phase != Aligning || e.Epoch != s.Epoch {
-			return s, nil
+		return reported(s, e)
+	case StagedParts:
+		if r := s.region(e.Region, e.Epoch, Staging); r != nil {
+			r.Stage = Staged
+			if s.Phase == Resting {
+				return goOn(s, nil)
+			}
+			return gathered(s, false)
 		}
-		if s.Reported++; s.Reported == s.Tasks {
-			s.Phase = Writing
-			return s, []Action{WriteEpoch{s.Epoch}}
+	case Overdue:
+		if e.Epoch == s.Epoch {
+			return gathered(s, true)
 		}
 	case Written:
 		if s.Phase != Writing || e.Epoch != s.Epoch {
@@ -168,23 +222,114 @@ func Step(s State, e Event) (State, []Action) {
 	return s, nil
 }
 
-func start(s State, k Kind) (State, []Action) {
-	s.Epoch++
-	s.Kind, s.Reported, s.Phase = k, 0, Aligning
-	return s, []Action{StartBarrier{s.Epoch, k}}
+// region returns region i if its barrier e is in stage, else nil: the event is late.
+func (s *State) region(i int, e dataflow.Epoch, stage Stage) *Region {
+	if i < 0 || i >= len(s.Regions) || s.Regions[i].Barrier != e || s.Regions[i].Stage != stage {
+		return nil
+	}
+	return &s.Regions[i]
 }
 
-// want starts the last epoch now, or remembers it until the one under way is
-// written. A full queue does not hold it back: it is the last.
+// in lists the regions in a stage.
+func (s *State) in(stage Stage) []int {
+	var out []int
+	for i, r := range s.Regions {
+		if r.Stage == stage {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Behind says whether a region is left out of the epoch under way, or of the next
+// one, because a barrier of an earlier one has not come through or its parts are not
+// staged.
+func (s State) Behind(region int) bool {
+	r := s.Regions[region]
+	return (r.Stage == Aligning || r.Stage == Staging) && (r.Barrier != s.Epoch || s.Phase != Gathering)
+}
+
+// SomeStaged says whether a region is staged and waits for others.
+func (s State) SomeStaged() bool { return len(s.in(Staged)) > 0 }
+
+// start begins an epoch: a barrier for each region that has none under way. Those
+// that are behind take no part, unless their parts have been staged meanwhile.
+func start(s State, k Kind) (State, []Action) {
+	quiet := s.in(Quiet)
+	if len(quiet) == 0 && len(s.in(Staged)) == 0 {
+		return s, nil
+	}
+	s.Epoch++
+	s.Kind, s.Phase = k, Gathering
+	var out []Action
+	if len(quiet) > 0 {
+		for _, i := range quiet {
+			s.Regions[i] = Region{Tasks: s.Regions[i].Tasks, Barrier: s.Epoch, Stage: Aligning}
+		}
+		out = append(out, StartBarrier{s.Epoch, k, quiet})
+	}
+	s, more := gathered(s, false)
+	return s, append(out, more...)
+}
+
+func reported(s State, e Reported) (State, []Action) {
+	r := s.region(e.Region, e.Epoch, Aligning)
+	if r == nil {
+		return s, nil
+	}
+	if r.Reported++; r.Reported < r.Tasks {
+		return s, nil
+	}
+	r.Stage = Staging
+	return s, []Action{StageParts{e.Epoch, e.Region}}
+}
+
+// gathered writes the epoch when all regions that have its barrier are staged, or,
+// overdue, when at least one region is.
+func gathered(s State, overdue bool) (State, []Action) {
+	ready := s.in(Staged)
+	if s.Phase != Gathering || len(ready) == 0 {
+		return s, nil
+	}
+	for _, r := range s.Regions {
+		if r.Barrier == s.Epoch && r.Stage != Staged && !overdue {
+			return s, nil
+		}
+	}
+	for _, i := range ready {
+		s.Regions[i].Stage = Included
+	}
+	s.Phase = Writing
+	return s, []Action{WriteEpoch{s.Epoch, ready}}
+}
+
+// want starts the last epoch now, or remembers it until no barrier is under way. A
+// full queue does not hold it back: it is the last.
 func want(s State, k Kind) (State, []Action) {
 	if s.Phase == Finished || s.Kind != Regular {
 		return s, nil
 	}
-	if s.Phase == Resting {
-		return start(s, k)
-	}
 	s.Wanted = k
+	if s.Phase == Resting {
+		return goOn(s, nil)
+	}
 	return s, nil
+}
+
+// goOn starts what is due between two epochs: the last one, once every region can
+// take part in it, or one for regions that have caught up.
+func goOn(s State, out []Action) (State, []Action) {
+	var more []Action
+	quiet := len(s.in(Quiet)) == len(s.Regions)
+	switch k := s.Wanted; {
+	case s.Phase != Resting:
+	case k != Regular && quiet && (!s.Again || !full(s)):
+		s.Wanted = Regular
+		s, more = start(s, k)
+	case len(s.in(Staged)) > 0 && !full(s):
+		s, more = start(s, Regular)
+	}
+	return s, append(out, more...)
 }
 
 func written(s State, e Written) (State, []Action) {
@@ -196,19 +341,20 @@ func written(s State, e Written) (State, []Action) {
 			out = append(out, StartCommit{t, e.Epoch})
 		}
 	}
+	for _, i := range s.in(Included) {
+		s.Regions[i] = Region{Tasks: s.Regions[i].Tasks}
+	}
 	s.Phase = Resting
 	switch {
-	case s.Kind != Regular:
+	case s.Kind == Regular:
+	case len(s.in(Quiet)) == len(s.Regions):
 		s.Phase = Finished
 		out = append(out, EndTasks{})
-	case s.Wanted != Regular:
-		k := s.Wanted
-		s.Wanted = Regular
-		var more []Action
-		s, more = start(s, k)
-		out = append(out, more...)
+	default:
+		// It left regions out, so that another must be the last.
+		s.Wanted, s.Kind, s.Again = s.Kind, Regular, true
 	}
-	return ack(s, out)
+	return goOn(ack(s, out))
 }
 
 func committed(s State, e Committed) (State, []Action) {
@@ -223,7 +369,7 @@ func committed(s State, e Committed) (State, []Action) {
 		s.Waiting[e.Target] = q
 		out = append(out, StartCommit{e.Target, q[0]})
 	}
-	return ack(s, out)
+	return goOn(ack(s, out))
 }
 
 // ack tells each source what is safe in every target that has rows of it (I3).

@@ -27,6 +27,7 @@ type plant struct {
 	inboxes []*inbox
 	closed  map[string]*dataflow.ClosedUpTo
 	track   map[string]*tracker
+	region  map[string]int // by step
 	fixed   map[string]*fixedStream
 	readers map[PortRef][]readerRef
 	reports func(report)
@@ -264,13 +265,13 @@ func (p *plant) newQuarantine() (*quarantineTask, error) {
 }
 
 func (p *plant) toQuarantine(step, port string) stage {
-	p.quar.edges = append(p.quar.edges, portInfo{step: step, port: port})
+	p.quar.edges = append(p.quar.edges, portInfo{step: step, port: port, region: p.region[step]})
 	return &edgeStage{in: p.quar.in, edge: p.quar.in.addEdge()}
 }
 
 // goneFrom is the edge by which rows that are read again leave the quarantine.
 func (p *plant) goneFrom(step string) stage {
-	p.quar.edges = append(p.quar.edges, portInfo{step: step, gone: true})
+	p.quar.edges = append(p.quar.edges, portInfo{step: step, gone: true, region: p.region[step]})
 	return &edgeStage{in: p.quar.in, edge: p.quar.in.addEdge()}
 }
 
@@ -286,7 +287,7 @@ func (p *plant) buildSink(ctx context.Context, s *Sink, muted bool) error {
 	bad.readers = []stage{p.toQuarantine(s.Name, dataflow.PortBad)}
 	p.sinks[s.Name] = &sinkTask{
 		name: s.Name, step: s.Name, in: p.newInbox(), writer: w, fates: env.Fates, bad: bad, muted: muted, report: p.reports,
-		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}, ports: []*outPort{bad}},
+		chain: &taskChain{region: p.region[s.Name], fates: []namedFates{{s.Name, env.Fates}}, ports: []*outPort{bad}},
 	}
 	return nil
 }
@@ -301,8 +302,8 @@ func (p *plant) buildKeyed(ctx context.Context, op *Operator) error {
 		if err != nil {
 			return err
 		}
-		env.State = kv
-		t := &keyedTask{name: fmt.Sprintf("%s/%d", op.Name, i), plant: p, in: p.newInbox(), report: p.reports, chain: &taskChain{kvs: []*state.TaskKV{kv}}}
+		env.State, env.Closed = kv, p.closed[op.Name].Task()
+		t := &keyedTask{name: fmt.Sprintf("%s/%d", op.Name, i), plant: p, in: p.newInbox(), report: p.reports, chain: &taskChain{region: p.region[op.Name], kvs: []*state.TaskKV{kv}, closed: env.Closed}}
 		t.wmNow.Store(int64(dataflow.MinTime))
 		if t.stage, err = p.instance(ctx, t.chain, op, 0, env, op.New, 0); err != nil {
 			return err
@@ -407,7 +408,7 @@ func (p *plant) addSourceTask(s *Source, i, n int, src dataflow.Source, env *dat
 		stamper: newStamper(s, env), report: p.reports, status: status, splits: map[dataflow.Split]*splitClock{},
 		skipped: map[string]int64{}, wm: dataflow.MinTime, plain: dataflow.MinTime, limit: dataflow.MaxTime,
 		final: s.Bounded && len(p.g.Sources) > 1, paused: &p.paused, full: &p.full, backlogged: p.backlog[s.Name],
-		chain: &taskChain{fates: []namedFates{{s.Name, env.Fates}}},
+		chain: &taskChain{region: p.region[s.Name], fates: []namedFates{{s.Name, env.Fates}}},
 	}
 	t.wmNow.Store(int64(t.tracker.get()))
 	p.sources[s.Name] = append(p.sources[s.Name], t)

@@ -31,7 +31,7 @@ type coordinator struct {
 	tasks     sync.WaitGroup
 	helpers   sync.WaitGroup
 	acks      sync.WaitGroup
-	reports   []report
+	regions   []*region
 	targets   map[string]*checkpoint.TargetState
 	committer map[string]*committer
 	// found is what each target held when the attempt began; claimed makes sure,
@@ -43,14 +43,15 @@ type coordinator struct {
 	base      checkpoint.Ledger
 	attached  attachment
 	replay    int // index of the stretch under way in rec.Replays
-	last      activity
 	positions map[dataflow.Epoch]dataflow.Positions
 	quietFrom time.Time
 	quietRows int64
 	finished  bool
 	result    Result
-	// started, aligned and staged are when the epoch under way came so far.
+	// started, aligned and staged are when the epoch under way came so far. A region
+	// that is staged waits for others: that was seen.
 	started, aligned, staged time.Time
+	waitsForOthers           bool
 	spans                    epochSpans
 	// diskFull: there is no room for an epoch.
 	diskFull bool
@@ -80,7 +81,7 @@ type attachment struct {
 	used   dataflow.Epoch
 }
 
-// activity tells whether anything moved since the last epoch.
+// activity tells whether anything of a region moved since its last barrier.
 type activity struct {
 	rows, bytes int64
 	wms         string
@@ -88,10 +89,19 @@ type activity struct {
 
 // events of the loop, beside report and sourceStatus.
 type (
-	partsReady struct {
-		epoch dataflow.Epoch
-		parts map[string]dataflow.Part
-		err   error
+	partReady struct {
+		region int
+		epoch  dataflow.Epoch
+		sink   string
+		part   dataflow.Part
+		err    error
+	}
+	// quarantineCut is what the quarantine has for an epoch of some regions.
+	quarantineCut struct {
+		epoch   dataflow.Epoch
+		regions []int
+		report  report
+		err     error
 	}
 	manifestWritten struct {
 		epoch   dataflow.Epoch
@@ -135,14 +145,19 @@ func (c *coordinator) post(e any) {
 // run starts the tasks, from the sinks back, and loops until the end.
 func (c *coordinator) run(ctx context.Context) (Result, error) {
 	// What the tasks read from here on is new, however soon they do.
-	before := c.activity()
+	before := make([]activity, len(c.regions))
+	for i, r := range c.regions {
+		before[i] = r.activity()
+	}
 	c.startTasks()
 	c.assignNext()
 	c.startDiscovery()
 	c.resumeCommits()
 	c.ackAgain()
-	c.last = c.activity()
-	c.last.rows, c.last.bytes = before.rows, before.bytes
+	for i, r := range c.regions {
+		r.last = r.activity()
+		r.last.rows, r.last.bytes = before[i].rows, before[i].bytes
+	}
 	tick := time.NewTicker(c.j.o.Every)
 	defer tick.Stop()
 	beat := time.NewTicker(200 * time.Millisecond)
@@ -186,15 +201,20 @@ func (c *coordinator) run(ctx context.Context) (Result, error) {
 func (c *coordinator) handle(e any) error {
 	switch e := e.(type) {
 	case report:
-		c.reports = append(c.reports, e)
-		return c.step(checkpoint.Reported{Epoch: e.epoch})
+		r := c.regions[e.region]
+		r.reports = append(r.reports, e)
+		return c.step(checkpoint.Reported{Epoch: e.epoch, Region: e.region})
 	case sourceStatus:
 		if e.stretch != c.replay+1 {
 			return nil // of a stretch that is over
 		}
 		c.done[e.task] = e.done
 		return c.checkDone()
-	case partsReady:
+	case partReady:
+		return c.partReady(e)
+	case overdue:
+		return c.leaveBehind(e.epoch)
+	case quarantineCut:
 		if e.err != nil {
 			return e.err
 		}
@@ -232,11 +252,16 @@ func (c *coordinator) step(e checkpoint.Event) error {
 			if err := c.startBarrier(a); err != nil {
 				return err
 			}
-		case checkpoint.WriteEpoch:
+		case checkpoint.StageParts:
 			if err := failpoint.Hit(failpoint.Aligned); err != nil {
 				return err
 			}
-			c.awaitParts(a.Epoch)
+			if err := c.awaitParts(a.Region, a.Epoch); err != nil {
+				return err
+			}
+		case checkpoint.WriteEpoch:
+			c.staged = c.j.o.Now()
+			c.cutQuarantine(a.Epoch, a.Regions)
 		case checkpoint.StartCommit:
 			c.startCommit(a.Target, a.Epoch)
 		case checkpoint.AckSource:
@@ -250,6 +275,7 @@ func (c *coordinator) step(e checkpoint.Event) error {
 		}
 	}
 	c.holdBacklogged()
+	c.watchOthers()
 	return nil
 }
 
@@ -271,41 +297,78 @@ func (c *coordinator) eachSource(f func(*sourceTask)) {
 }
 
 func (c *coordinator) startBarrier(a checkpoint.StartBarrier) error {
-	c.reports, c.started = c.reports[:0], c.j.o.Now()
+	c.started, c.waitsForOthers = c.j.o.Now(), false
 	b := &barrier{epoch: a.Epoch}
 	cmd := command{barrier: b, kind: a.Kind}
 	if c.attached.unmute != nil && c.attached.used == 0 {
 		b.unmute, cmd.raise, c.attached.used = c.attached.unmute, c.attached.raise, a.Epoch
 	}
-	c.last = c.activity()
+	for _, i := range a.Regions {
+		r := c.regions[i]
+		r.reports, r.parts, r.began, r.last = nil, map[string]dataflow.Part{}, c.started, r.activity()
+		r.missing = slices.Clone(r.sinks)
+	}
 	if err := failpoint.Hit(failpoint.Barrier); err != nil {
 		return err
 	}
-	c.eachSource(func(t *sourceTask) { t.send(cmd) })
+	for _, i := range a.Regions {
+		c.regions[i].eachSource(func(t *sourceTask) { t.send(cmd) })
+	}
 	return nil
 }
 
-// awaitParts waits, beside the loop, until every staged part is durable.
-func (c *coordinator) awaitParts(e dataflow.Epoch) {
+// awaitParts waits, beside the loop, until every staged part of a region is durable.
+func (c *coordinator) awaitParts(i int, e dataflow.Epoch) error {
 	c.aligned = c.j.o.Now()
+	r := c.regions[i]
 	pending := map[string]dataflow.Pending{}
-	for _, r := range c.reports {
-		if r.sink != nil && r.sink.pending != nil {
-			pending[r.sink.step] = r.sink.pending
+	for _, rep := range r.reports {
+		if rep.sink != nil && rep.sink.pending != nil {
+			pending[rep.sink.step] = rep.sink.pending
 		}
 	}
-	c.help(func() {
-		out := partsReady{epoch: e, parts: map[string]dataflow.Part{}}
-		for sink, p := range pending {
+	r.missing = slices.Sorted(maps.Keys(pending))
+	for sink, p := range pending {
+		c.help(func() {
 			part, err := p.Part(c.ctx)
 			if err != nil {
-				out.err = fmt.Errorf("sink %s: stage %s: %w", sink, e, err)
-				break
+				err = fmt.Errorf("sink %s: stage %s: %w", sink, e, err)
 			}
-			out.parts[sink] = part
-		}
-		c.post(out)
+			c.post(partReady{i, e, sink, part, err})
+		})
+	}
+	return c.stagedAll(i, e)
+}
+
+func (c *coordinator) partReady(e partReady) error {
+	if e.err != nil {
+		return e.err
+	}
+	r := c.regions[e.region]
+	r.parts[e.sink] = e.part
+	r.missing = slices.DeleteFunc(r.missing, func(sink string) bool { return sink == e.sink })
+	return c.stagedAll(e.region, e.epoch)
+}
+
+// stagedAll says so when nothing of a region's barrier is missing any more.
+func (c *coordinator) stagedAll(i int, e dataflow.Epoch) error {
+	if len(c.regions[i].missing) > 0 {
+		return nil
+	}
+	c.regions[i].began = time.Time{}
+	return c.step(checkpoint.StagedParts{Epoch: e, Region: i})
+}
+
+// cutQuarantine asks the quarantine for what it has of the regions of an epoch.
+func (c *coordinator) cutQuarantine(e dataflow.Epoch, regions []int) {
+	q := c.plant.quar
+	err := q.in.ask(func() {
+		r, err := q.cut(e, regions)
+		c.post(quarantineCut{e, regions, r, err})
 	})
+	if err != nil {
+		c.help(func() { c.post(quarantineCut{epoch: e, err: err}) })
+	}
 }
 
 // help runs f beside the loop; close waits for it.
@@ -318,9 +381,8 @@ func (c *coordinator) help(f func()) {
 }
 
 // writeManifest builds the manifest of an epoch and writes it with the state.
-func (c *coordinator) writeManifest(p partsReady) error {
-	c.staged = c.j.o.Now()
-	m, targets, err := c.buildManifest(p)
+func (c *coordinator) writeManifest(q quarantineCut) error {
+	m, targets, err := c.buildManifest(q)
 	if err != nil {
 		return err
 	}
@@ -328,9 +390,12 @@ func (c *coordinator) writeManifest(p partsReady) error {
 	if err != nil {
 		return err
 	}
-	deltas := c.deltas()
+	deltas := append(deltasOf(c.included(q.regions)), q.report.deltas...)
+	for _, i := range q.regions {
+		c.regions[i].reports, c.regions[i].parts = nil, nil
+	}
 	c.help(func() {
-		c.post(manifestWritten{epoch: p.epoch, m: m, targets: targets, err: c.store(targets, deltas, raw)})
+		c.post(manifestWritten{epoch: q.epoch, m: m, targets: targets, err: c.store(targets, deltas, raw)})
 	})
 	return nil
 }
@@ -480,9 +545,9 @@ func (c *coordinator) heartbeat() error {
 		}
 	}
 	if d := c.j.o.UntilIdle; d > 0 && c.replay >= len(c.rec.Replays) {
-		now, act := c.j.o.Now(), c.activity()
-		if c.quietFrom.IsZero() || act.rows != c.quietRows {
-			c.quietFrom, c.quietRows = now, act.rows
+		now, rows := c.j.o.Now(), c.read()
+		if c.quietFrom.IsZero() || rows != c.quietRows {
+			c.quietFrom, c.quietRows = now, rows
 		} else if now.Sub(c.quietFrom) >= d {
 			return c.drain()
 		}
@@ -496,23 +561,51 @@ func (c *coordinator) enoughRead() bool {
 	if o.EveryRows == 0 && o.EveryBytes == 0 {
 		return false
 	}
-	now := c.activity()
-	return o.EveryRows > 0 && now.rows-c.last.rows >= o.EveryRows || o.EveryBytes > 0 && now.bytes-c.last.bytes >= o.EveryBytes
+	var rows, bytes int64
+	for i, r := range c.regions {
+		if !c.state.Behind(i) {
+			now := r.activity()
+			rows, bytes = rows+now.rows-r.last.rows, bytes+now.bytes-r.last.bytes
+		}
+	}
+	return o.EveryRows > 0 && rows >= o.EveryRows || o.EveryBytes > 0 && bytes >= o.EveryBytes
 }
 
 // moved says whether an epoch would record anything new.
 func (c *coordinator) moved() bool {
-	return c.activity() != c.last || c.attached.unmute != nil && c.attached.used == 0
+	for i, r := range c.regions {
+		if !c.state.Behind(i) && r.activity() != r.last {
+			return true
+		}
+	}
+	return c.attached.unmute != nil && c.attached.used == 0
 }
 
-func (c *coordinator) activity() activity {
+func (r *region) eachSource(f func(*sourceTask)) {
+	for _, s := range r.sources {
+		for _, t := range s.tasks {
+			f(t)
+		}
+	}
+}
+
+func (r *region) activity() activity {
 	var a activity
-	c.eachSource(func(t *sourceTask) {
+	r.eachSource(func(t *sourceTask) {
 		a.rows += t.rows.Load() + t.moves.Load()
 		a.bytes += t.bytes.Load()
 		a.wms += fmt.Sprintf("%d ", t.wmNow.Load())
 	})
 	return a
+}
+
+// read is what all tasks have read.
+func (c *coordinator) read() int64 {
+	var n int64
+	for _, r := range c.regions {
+		n += r.activity().rows
+	}
+	return n
 }
 
 // checkDone acts when every source task has nothing more to read.
@@ -541,8 +634,7 @@ func (c *coordinator) checkDone() error {
 
 // drain asks for the last epoch, unless there is nothing to record.
 func (c *coordinator) drain() error {
-	act := c.activity()
-	if act.rows == 0 && c.manifest.Drained && len(c.state.Waiting) == 0 && c.state.Phase == checkpoint.Resting {
+	if c.read() == 0 && c.manifest.Drained && len(c.state.Waiting) == 0 && c.state.Phase == checkpoint.Resting {
 		c.result.Nothing, c.finished, c.result.Manifest = true, true, c.manifest
 		return nil
 	}

@@ -27,6 +27,7 @@ func (p Problem) String() string { return p.Message }
 const (
 	ProblemNotConnected   = "not_connected"   // a source or target has never answered
 	ProblemCommitFails    = "commit_fails"    // a sink's commit is retried
+	ProblemNotStaged      = "not_staged"      // a sink does not get its files written
 	ProblemCommitsWait    = "commits_wait"    // staged epochs wait for a target
 	ProblemNotCommitted   = "not_committed"   // records were accepted and nothing commits
 	ProblemSourceHeld     = "source_held"     // not read on: a target is too far behind
@@ -50,7 +51,7 @@ func (j *Job) Health() []Problem {
 	add := func(step, code, format string, args ...any) {
 		out = append(out, Problem{step, code, fmt.Sprintf(format, args...)})
 	}
-	j.sinkHealth(s, add)
+	j.sinkHealth(s, now, add)
 	j.streamHealth(s, now, add)
 	j.quarantineHealth(s, add)
 	if s.Paused {
@@ -76,10 +77,13 @@ func (j *Job) Health() []Problem {
 // patience is how long something that every checkpoint does may not have happened.
 func (j *Job) patience() time.Duration { return 3*j.o.Every + 10*time.Second }
 
-func (j *Job) sinkHealth(s Status, add func(step, code, format string, args ...any)) {
+func (j *Job) sinkHealth(s Status, now time.Time, add func(step, code, format string, args ...any)) {
 	for step, t := range s.Targets {
 		if t.Error != "" {
 			add(step, ProblemCommitFails, "sink %s cannot commit: %s", step, t.Error)
+		}
+		if since := now.Sub(t.Unstaged); !t.Unstaged.IsZero() && since > j.patience() {
+			add(step, ProblemNotStaged, "sink %s has not got the rows of a checkpoint into files of %s for %s: is its storage reachable?", step, t.Target, since.Round(time.Second))
 		}
 		if t.Waiting >= 3 {
 			add(step, ProblemCommitsWait, "sink %s: %d epochs are staged and wait for %s", step, t.Waiting, t.Target)

@@ -23,8 +23,10 @@ func TestHealthOfPushStreams(t *testing.T) {
 	p := &pushed{}
 	src := &Source{Name: "in", Serve: func(context.Context, *dataflow.Env) (io.Closer, error) { return p, nil }}
 	free := uint64(50 << 30)
+	store := openStore(t, t.TempDir())
+	defer store.Close()
 	j := NewJob(&Graph{Name: "p", Sources: []*Source{src}}, Options{
-		Every: 10 * time.Second, Now: func() time.Time { return now }, Log: testLog(t),
+		Store: store, Every: 10 * time.Second, Now: func() time.Time { return now }, Log: testLog(t),
 		Disks: []string{"/state"}, DiskFree: func(string) (uint64, uint64, error) { return free, 100 << 30, nil },
 	})
 	if err := j.serve(t.Context()); err != nil {

@@ -7,44 +7,45 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
-	"frazil/state"
 )
 
 // buildManifest sums up the reports of an epoch and moves the targets on. It
 // returns the sinks that have rows of it.
-func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []string, error) {
+func (c *coordinator) buildManifest(q quarantineCut) (*checkpoint.Manifest, []string, error) {
 	m := &checkpoint.Manifest{
-		Pipeline: c.j.g.Name, Epoch: p.epoch, Steps: map[string]string{}, Sources: map[string]*checkpoint.SourceState{},
+		Pipeline: c.j.g.Name, Epoch: q.epoch, Steps: map[string]string{}, Sources: map[string]*checkpoint.SourceState{},
 		Closed: map[string]dataflow.Time{}, Targets: map[string]*checkpoint.TargetState{},
-		Ledger: c.base.Plus(c.counted()), Drained: c.state.Kind == checkpoint.Drain,
+		Ledger: c.count(q.regions), Drained: c.state.Kind == checkpoint.Drain && len(q.regions) == len(c.regions),
 	}
 	for _, op := range c.j.g.Operators {
 		if op.Plan.Keyed {
 			m.Steps[op.Name] = op.Plan.Fingerprint
 		}
 	}
-	for step, k := range c.plant.closed {
-		if t := k.Get(); t != dataflow.MinTime {
-			m.Closed[step] = t
+	maps.Copy(m.Closed, c.manifest.Closed)
+	reports := c.included(q.regions)
+	for _, r := range reports {
+		for step, t := range r.closed {
+			if now, ok := m.Closed[step]; t != dataflow.MinTime && (!ok || t > now) {
+				m.Closed[step] = t
+			}
 		}
 	}
-	clock, sent := c.mergeSources()
+	clock, sent := c.mergeSources(reports)
 	for name, s := range c.sources {
 		m.Sources[name] = cloneSource(s.state)
 	}
 	wms := map[string]dataflow.Time{}
-	for _, r := range c.reports {
+	for _, r := range reports {
 		if r.sink != nil {
 			wms[r.sink.step] = r.sink.watermark
 		}
 	}
-	for _, r := range c.reports {
-		if r.quarantine != nil && r.quarantine.Kept > 0 {
-			m.Quarantine = r.quarantine
-		}
+	if k := q.report.quarantine; k.Kept > 0 {
+		m.Quarantine = k
 	}
 	var targets []string
-	muted := c.mutedAfter(p.epoch)
+	muted := c.mutedAfter(q.epoch)
 	for _, s := range c.j.g.Sinks {
 		t := c.targets[s.Name]
 		if t == nil {
@@ -62,7 +63,7 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 				t.Clock = append(t.Clock, d)
 			}
 		}
-		if part, ok := p.parts[s.Name]; ok && part.Rows > 0 {
+		if part, ok := c.partOf(s.Name, q.regions); ok {
 			t.Pending = append(slices.Clone(t.Pending), c.newCommit(s, t, m, part, wms[s.Name], sent))
 			t.Clock = nil
 			targets = append(targets, s.Name)
@@ -70,7 +71,7 @@ func (c *coordinator) buildManifest(p partsReady) (*checkpoint.Manifest, []strin
 		m.Targets[s.Name] = cloneTarget(t)
 	}
 	if err := m.Ledger.Check(c.readers); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", p.epoch, err)
+		return nil, nil, fmt.Errorf("%s: %w", q.epoch, err)
 	}
 	return m, targets, nil
 }
@@ -110,23 +111,14 @@ func (c *coordinator) newCommit(s *Sink, t *checkpoint.TargetState, m *checkpoin
 	return k
 }
 
-// counted is the ledger of this attempt at the barrier.
-func (c *coordinator) counted() checkpoint.Ledger {
-	l := checkpoint.NewLedger()
-	for _, r := range c.reports {
-		l = l.Plus(checkpoint.Ledger{Steps: r.counts, Sent: r.sent})
-	}
-	return l
-}
-
 // mergeSources brings the reports of source tasks into the states. It returns
 // the clock decisions made and the watermark that every receiver had at the
 // barrier: the least that the tasks had sent.
-func (c *coordinator) mergeSources() ([]dataflow.ClockDecision, map[string]dataflow.Time) {
+func (c *coordinator) mergeSources(reports []report) ([]dataflow.ClockDecision, map[string]dataflow.Time) {
 	sent := map[string]dataflow.Time{}
 	least := map[string]dataflow.Time{}
 	var clock []dataflow.ClockDecision
-	for _, r := range c.reports {
+	for _, r := range reports {
 		s := r.source
 		if s == nil {
 			continue
@@ -184,14 +176,6 @@ func addCounts(sum, more map[string]int64) map[string]int64 {
 		sum[k] += n
 	}
 	return sum
-}
-
-func (c *coordinator) deltas() []*state.Delta {
-	var out []*state.Delta
-	for _, r := range c.reports {
-		out = append(out, r.deltas...)
-	}
-	return out
 }
 
 func cloneSource(s *checkpoint.SourceState) *checkpoint.SourceState {

@@ -43,6 +43,10 @@ type Options struct {
 	// DiskReserve is how much of a disk of total bytes is kept free; below half of it
 	// nothing is read and no epoch begins. Default: state.DiskReserve.
 	DiskReserve func(total uint64) uint64
+	// LeaveAfter is how long independent parts of the graph that are ready for an
+	// epoch wait for those that are not; default 1 s. The epoch is then written without
+	// these, which go on from where they were.
+	LeaveAfter time.Duration
 	// Preview: nothing is kept, so that the sources are told nothing of what is
 	// safe; and bad rows are not logged, since they are shown.
 	Preview bool
@@ -62,6 +66,9 @@ func (o Options) withDefaults() *Options {
 	}
 	if o.StateMemory == 0 {
 		o.StateMemory = 256 << 20
+	}
+	if o.LeaveAfter == 0 {
+		o.LeaveAfter = time.Second
 	}
 	o.Quarantine = o.Quarantine.withDefaults()
 	if o.Now == nil {

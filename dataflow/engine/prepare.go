@@ -50,8 +50,8 @@ var errStoppedConnecting = errors.New("stopped before everything was connected")
 // Nothing runs yet.
 func (c *coordinator) prepare(ctx context.Context) error {
 	c.plant = &plant{
-		pressed: make(chan struct{}, 1),
-		g:       c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
+		pressed: make(chan struct{}, 1), region: c.j.g.regions(),
+		g: c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
 		keyed: map[string][]*keyedTask{}, sinks: map[string]*sinkTask{}, closed: map[string]*dataflow.ClosedUpTo{},
 		track: map[string]*tracker{}, fixed: c.j.fixed, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
 	}
@@ -382,12 +382,22 @@ func (c *coordinator) initState() {
 			c.state.Waiting[name] = append(c.state.Waiting[name], p.Epoch)
 		}
 	}
-	c.state.Tasks = len(c.plant.sinks) + 1 // and the quarantine
-	for _, ts := range c.plant.keyed {
-		c.state.Tasks += len(ts)
+	c.newRegions()
+	c.state.Regions = make([]checkpoint.Region, len(c.regions))
+	add := func(step string, tasks int) { c.state.Regions[c.plant.region[step]].Tasks += tasks }
+	for step := range c.plant.sinks {
+		add(step, 1)
 	}
-	for _, ts := range c.plant.sources {
-		c.state.Tasks += len(ts)
+	for step, ts := range c.plant.keyed {
+		add(step, len(ts))
+	}
+	for step, ts := range c.plant.sources {
+		add(step, len(ts))
+	}
+	for i := range c.state.Regions {
+		if len(c.plant.quar.edgesOf(i)) > 0 {
+			c.state.Regions[i].Tasks++
+		}
 	}
 }
 

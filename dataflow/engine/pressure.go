@@ -36,6 +36,7 @@ func (p *plant) unwritten() (all, frozen int64) {
 		}
 	}
 	if p.quar != nil { // Bad rows are kept by an epoch as well.
+		all += p.quar.waiting.Load()
 		for _, kv := range p.quar.chain.kvs {
 			all += kv.DirtyBytes()
 			frozen += kv.FrozenBytes()

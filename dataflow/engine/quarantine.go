@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +65,9 @@ func (l QuarantineLimits) withDefaults() QuarantineLimits {
 // quarantineTask stores rows of unread ports in the state, bounded in bytes.
 // When it is full it drops the oldest, if it was told to; else the sources are not
 // read until somebody makes room.
+//
+// Rows come from all regions of the graph, whose barriers are apart: they wait
+// beside the store until an epoch that has their region asks for them.
 type quarantineTask struct {
 	in     *inbox
 	store  *quarantineStore
@@ -77,11 +80,15 @@ type quarantineTask struct {
 	// full is what the sources look at; tell logs that it is.
 	full *atomic.Bool
 	tell func()
+	// waits are the rows of each edge that no epoch has asked for, waiting their
+	// size in bytes.
+	waits   []edgeRows
+	waiting atomic.Int64
 	// leaving are rows that were sent again: they count no more, and leave by the
 	// edge of their source's task.
 	leaving map[string]int64
 	freed   int64
-	oldest  time.Time // as of the last barrier, zero: there is none
+	oldest  time.Time // as of the last epoch, zero: there is none
 	view    atomic.Pointer[quarantineView]
 }
 
@@ -98,6 +105,7 @@ type quarantineView struct {
 type portInfo struct {
 	step, port string
 	gone       bool
+	region     int
 }
 
 func newQuarantineTask(kv *state.TaskKV, limits QuarantineLimits, leaving []string) (*quarantineTask, error) {
@@ -113,47 +121,6 @@ func newQuarantineTask(kv *state.TaskKV, limits QuarantineLimits, leaving []stri
 	return q, nil
 }
 
-func (q *quarantineTask) run(ctx context.Context) error {
-	err := receive(ctx, q.in, q)
-	if err == nil || errors.Is(err, errStopped) {
-		return err
-	}
-	return fmt.Errorf("quarantine: %w", err)
-}
-
-func (q *quarantineTask) batch(_ context.Context, edge int, m message) error {
-	defer m.batch.Release()
-	p := q.edges[edge]
-	if p.gone {
-		return q.gone(m.batch)
-	}
-	if err := q.keep(p, m.batch); err != nil {
-		return err
-	}
-	return q.room()
-}
-
-func (q *quarantineTask) watermark(context.Context, dataflow.Time) error { return nil }
-
-func (q *quarantineTask) barrier(_ context.Context, b barrier, _ dataflow.Time) error {
-	if err := q.expire(); err != nil {
-		return err
-	}
-	if err := q.room(); err != nil {
-		return err
-	}
-	if err := q.store.save(); err != nil {
-		return err
-	}
-	r := q.chain.report(b.epoch)
-	counts := q.store.sum.QuarantineCounts
-	r.quarantine = &counts
-	q.report(r)
-	return nil
-}
-
-func (q *quarantineTask) end(context.Context) error { return nil }
-
 // used is what counts against the limit.
 func (q *quarantineTask) used() int64 { return q.store.sum.Bytes - q.freed }
 
@@ -165,7 +132,7 @@ func (q *quarantineTask) room() error {
 			return err
 		}
 	}
-	full := q.used() > q.limits.Bytes
+	full := q.used() > q.limits.Bytes || !q.limits.DropOldest && q.used()+q.waiting.Load() > q.limits.Bytes
 	if full && !q.full.Load() {
 		q.tell()
 	}
@@ -174,34 +141,19 @@ func (q *quarantineTask) room() error {
 	return nil
 }
 
-func (q *quarantineTask) keep(p portInfo, b arrow.RecordBatch) error {
-	now := q.now().UTC().Truncate(time.Microsecond)
-	for i := range int(b.NumRows()) {
-		row := q.row(p, b, i)
-		row.At = now
-		if err := q.store.put(row); err != nil {
-			return fmt.Errorf("store %s: %w", row.ID, err)
-		}
+// gone takes away a row that was read again. One that is not here yet will come:
+// the source is being read anew from before it.
+func (q *quarantineTask) gone(id string) error {
+	q.freed -= q.leaving[id]
+	delete(q.leaving, id)
+	found, err := q.store.take(id, byResending)
+	if err == nil && !found {
+		err = q.store.expect(id)
+	}
+	if err != nil {
+		return fmt.Errorf("take away %s: %w", id, err)
 	}
 	return nil
-}
-
-// gone takes away rows that were read again. One that is not here yet will come:
-// the source is being read anew from before it.
-func (q *quarantineTask) gone(b arrow.RecordBatch) error {
-	for i := range int(b.NumRows()) {
-		id := strAt(b, 0, i)
-		q.freed -= q.leaving[id]
-		delete(q.leaving, id)
-		found, err := q.store.take(id, byResending)
-		if err == nil && !found {
-			err = q.store.expect(id)
-		}
-		if err != nil {
-			return fmt.Errorf("take away %s: %w", id, err)
-		}
-	}
-	return q.room()
 }
 
 // leave notes rows that were sent again.
@@ -330,12 +282,13 @@ func (q *quarantineTask) row(p portInfo, b arrow.RecordBatch, i int) Quarantined
 	return row
 }
 
+// strAt returns a copy: rows outlive their batch.
 func strAt(b arrow.RecordBatch, col, i int) string {
 	a := b.Column(col).(*array.String)
 	if a.IsNull(i) {
 		return ""
 	}
-	return a.Value(i)
+	return strings.Clone(a.Value(i))
 }
 
 // ReadQuarantine visits the durable rows of the quarantine, by key group. It may

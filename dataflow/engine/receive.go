@@ -57,5 +57,4 @@ func receive(ctx context.Context, in *inbox, r receiver) error {
 var (
 	_ receiver = (*keyedTask)(nil)
 	_ receiver = (*sinkTask)(nil)
-	_ receiver = (*quarantineTask)(nil)
 )

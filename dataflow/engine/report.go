@@ -10,12 +10,15 @@ import (
 // on every input (I1).
 type report struct {
 	epoch  dataflow.Epoch
+	region int
 	counts map[string]dataflow.Counts
 	sent   map[string]int64
 	deltas []*state.Delta
+	// closed is up to where this task has closed windows, by step.
+	closed map[string]dataflow.Time
 	source *sourceReport
 	sink   *sinkReport
-	// quarantine is set by the quarantine's task.
+	// quarantine is set in the one that the quarantine's task gives for an epoch.
 	quarantine *checkpoint.QuarantineCounts
 }
 
@@ -39,10 +42,13 @@ type sinkReport struct {
 
 // taskChain lists the instances that one task drives, for its reports.
 type taskChain struct {
-	fates []namedFates
-	ports []*outPort
-	ops   []*opStage
-	kvs   []*state.TaskKV
+	region int
+	fates  []namedFates
+	ports  []*outPort
+	ops    []*opStage
+	kvs    []*state.TaskKV
+	// closed belongs to the keyed step of the task; nil: it has none.
+	closed *dataflow.ClosedUpTo
 }
 
 type namedFates struct {
@@ -51,7 +57,7 @@ type namedFates struct {
 }
 
 func (c *taskChain) report(e dataflow.Epoch) report {
-	r := report{epoch: e, counts: map[string]dataflow.Counts{}, sent: map[string]int64{}}
+	r := report{epoch: e, region: c.region, counts: map[string]dataflow.Counts{}, sent: map[string]int64{}}
 	for _, f := range c.fates {
 		r.counts[f.step] = r.counts[f.step].Plus(f.fates.Load())
 	}
@@ -59,6 +65,9 @@ func (c *taskChain) report(e dataflow.Epoch) report {
 		if p.name != "" {
 			r.sent[p.name] += p.sent.Load()
 		}
+	}
+	if c.closed != nil {
+		r.closed = map[string]dataflow.Time{c.ops[0].step: c.closed.Raised()}
 	}
 	for _, kv := range c.kvs {
 		r.deltas = append(r.deltas, kv.Freeze())

@@ -73,6 +73,9 @@ type TargetStatus struct {
 	Commits      int64
 	LastCommitAt time.Time
 	Waiting      int
+	// Unstaged is since when the sink has not staged its rows of a checkpoint that
+	// has begun; zero: it has.
+	Unstaged time.Time
 	// Error is the failure that is being retried, "" when all is well.
 	Error string
 }
@@ -159,6 +162,7 @@ func (c *coordinator) refreshStatus() {
 		bytes, rows = bytes+b, rows+r
 	}
 	dirty, _ := c.plant.unwritten()
+	unstaged := c.unstaged()
 	steps, now := c.stepStatus(), c.j.o.Now()
 	c.j.note(func(s *Status) {
 		for name, st := range sources {
@@ -176,7 +180,7 @@ func (c *coordinator) refreshStatus() {
 		s.Replaying, s.Paused = c.replay < len(c.rec.Replays), c.plant.paused.Load()
 		for name, t := range c.targets {
 			x := s.Targets[name]
-			x.Target, x.Waiting = t.Target, len(t.Pending)
+			x.Target, x.Waiting, x.Unstaged = t.Target, len(t.Pending), unstaged[name]
 			s.Targets[name] = x
 		}
 	})
