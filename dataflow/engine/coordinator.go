@@ -150,7 +150,9 @@ func (c *coordinator) run(ctx context.Context) (Result, error) {
 		before[i] = r.activity()
 	}
 	c.startTasks()
-	c.assignNext()
+	if err := c.nextStretch(); err != nil {
+		return c.result, err
+	}
 	c.startDiscovery()
 	c.resumeCommits()
 	c.ackAgain()
@@ -311,6 +313,11 @@ func (c *coordinator) startBarrier(a checkpoint.StartBarrier) error {
 	if err := failpoint.Hit(failpoint.Barrier); err != nil {
 		return err
 	}
+	if a.Kind != checkpoint.Regular {
+		if err := failpoint.Hit(failpoint.LastBarrier); err != nil {
+			return err
+		}
+	}
 	for _, i := range a.Regions {
 		c.regions[i].eachSource(func(t *sourceTask) { t.send(cmd) })
 	}
@@ -371,12 +378,18 @@ func (c *coordinator) cutQuarantine(e dataflow.Epoch, regions []int) {
 	}
 }
 
-// help runs f beside the loop; close waits for it.
+// help runs f beside the loop; close waits for it. Its panic ends the attempt.
 func (c *coordinator) help(f func()) {
 	c.helpers.Add(1)
 	go func() {
 		defer c.helpers.Done()
-		f()
+		err := guard("coordinator", func() error {
+			f()
+			return nil
+		})
+		if err != nil {
+			c.post(taskEnded{err})
+		}
 	}()
 }
 
@@ -434,8 +447,22 @@ func (c *coordinator) written(e manifestWritten) error {
 		}
 		c.attached = attachment{}
 		c.replay++
-		c.assignNext()
+		if err := failpoint.Hit(failpoint.Unmuted); err != nil {
+			return err
+		}
+		return c.nextStretch()
 	}
+	return nil
+}
+
+// nextStretch begins to read the next stretch: of a replay, or of the run proper.
+func (c *coordinator) nextStretch() error {
+	if c.replay < len(c.rec.Replays) {
+		if err := failpoint.Hit(failpoint.Replay); err != nil {
+			return err
+		}
+	}
+	c.assignNext()
 	return nil
 }
 
@@ -471,9 +498,15 @@ func (c *coordinator) ack(name string, e dataflow.Epoch) {
 			return // a later one has overtaken it
 		}
 		s.acked.epoch = e
-		err := a.Ack(c.ctx, e, upTo)
+		err := failpoint.Hit(failpoint.BeforeAck)
+		if err == nil {
+			err = a.Ack(c.ctx, e, upTo)
+		}
 		if again != nil && s.fixed != nil && s.src.Serve != nil {
 			err = errors.Join(err, s.fixed.truncate(again))
+		}
+		if err == nil {
+			err = failpoint.Hit(failpoint.AfterAck)
 		}
 		if err != nil && c.ctx.Err() == nil {
 			c.j.o.Log.Warn("acknowledge to the source", "step", name, "error", err)

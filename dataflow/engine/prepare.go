@@ -11,6 +11,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/checkpoint"
+	"frazil/dataflow/failpoint"
 )
 
 // connect is prepare that a stop ends early: at once at the start of a run; one
@@ -128,6 +129,9 @@ func (c *coordinator) recover(ctx context.Context) error {
 		found, err := k.Committed(ctx)
 		if err != nil {
 			return fmt.Errorf("sink %s: look at %s: %w", s.Name, k.Target(), err)
+		}
+		if err := failpoint.Hit(failpoint.TargetRead); err != nil {
+			return err
 		}
 		c.found[s.Name] = found
 		f := checkpoint.SinkFacts{Name: s.Name, Target: k.Target(), Found: found, Fingerprint: s.Fingerprint, NotReplayable: s.NotReplayable}
@@ -368,6 +372,9 @@ func (c *coordinator) writeStart() error {
 	}
 	if err := c.j.o.Store.Write(nil, raw); err != nil {
 		return fmt.Errorf("write where the splits start: %w", err)
+	}
+	if err := failpoint.Hit(failpoint.StartWritten); err != nil {
+		return err
 	}
 	c.manifest = &m
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/failpoint"
 )
 
 // edgeRows are the rows of one edge that wait for an epoch: those before the last
@@ -131,10 +132,16 @@ func (q *quarantineTask) settle(w *edgeRows) error {
 			if err := q.gone(r.gone); err != nil {
 				return err
 			}
+			if err := failpoint.Hit(failpoint.QuarantineTaken); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := q.store.put(*r.row); err != nil {
 			return fmt.Errorf("store %s: %w", r.row.ID, err)
+		}
+		if err := failpoint.Hit(failpoint.QuarantineKept); err != nil {
+			return err
 		}
 	}
 	w.sealed = nil
