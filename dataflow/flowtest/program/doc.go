@@ -11,7 +11,8 @@
 //	p.ToEnd()
 //
 // FRAZIL_TEST_BIN names a program built with -tags failpoints that is to be tested
-// instead of a new one; FRAZIL_SEED repeats the random choices of a run.
+// instead of a new one; FRAZIL_SEED repeats the random choices of a run; FRAZIL_KEEP
+// names a folder in which the places of tests are kept.
 package program
 
 import (

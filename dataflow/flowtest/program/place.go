@@ -27,12 +27,27 @@ var hasHTTP = regexp.MustCompile(`(?m)^http:`)
 // ./state, and it answers HTTP at a port of its own unless text says otherwise.
 func New(t testing.TB, name, text string) *Place {
 	t.Helper()
-	p := &Place{T: t, Dir: t.TempDir(), File: "pipeline.yaml"}
+	p := &Place{T: t, Dir: folder(t), File: "pipeline.yaml"}
 	if !hasHTTP.MatchString(text) {
 		text = "http: 127.0.0.1:0\n" + text
 	}
 	p.Write(p.File, "name: "+name+"\nstate: {dir: ./state}\n"+text)
 	return p
+}
+
+// folder is a new one of the test, or one that is kept.
+func folder(t testing.TB) string {
+	t.Helper()
+	keep := os.Getenv("FRAZIL_KEEP")
+	if keep == "" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(keep, strings.ReplaceAll(t.Name(), "/", "-")+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kept: %s", dir)
+	return dir
 }
 
 // Path is the path of something in the folder.
