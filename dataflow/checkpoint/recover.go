@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 
 	"frazil/dataflow"
 )
@@ -173,17 +172,9 @@ func planReplay(r *Recovery, ahead []SinkFacts, quiet []string) error {
 			return stop(s, "it is ahead of the state, and the clock decisions recorded in its snapshots have expired: "+hint)
 		}
 	}
-	var clash error
-	sort.SliceStable(ahead, func(i, j int) bool {
-		a, b := ahead[i].Found, ahead[j].Found
-		c := compareAll(a.Positions, b.Positions)
-		if c == mixed {
-			clash = stop(ahead[i], fmt.Sprintf("its positions and those of %s cross: they do not come from one history", ahead[j].Name))
-		}
-		return c == fewer || c == same && dataflow.CompareWatermarks(a.Watermarks, b.Watermarks) < 0
-	})
-	if clash != nil {
-		return clash
+	ahead, err := inHistory(ahead)
+	if err != nil {
+		return err
 	}
 	seen := map[dataflow.ClockDecision]bool{}
 	for _, s := range ahead {
@@ -204,6 +195,58 @@ func planReplay(r *Recovery, ahead []SinkFacts, quiet []string) error {
 	last.Unmute = append(last.Unmute, quiet...)
 	r.Muted = append(r.Muted, quiet...)
 	return nil
+}
+
+// inHistory puts targets in the order in which they were passed. Two are compared by
+// the sources that feed both: what feeds one of them alone says nothing of the other.
+func inHistory(targets []SinkFacts) ([]SinkFacts, error) {
+	rest, out := slices.Clone(targets), make([]SinkFacts, 0, len(targets))
+	for len(rest) > 0 {
+		first := slices.IndexFunc(rest, func(s SinkFacts) bool {
+			return !slices.ContainsFunc(rest, func(o SinkFacts) bool { return passed(o.Found, s.Found) != same && passed(o.Found, s.Found) != more })
+		})
+		if first < 0 {
+			return nil, crossing(rest)
+		}
+		out = append(out, rest[first])
+		rest = slices.Delete(rest, first, first+1)
+	}
+	return out, nil
+}
+
+// crossing says which of targets do not come from one history.
+func crossing(targets []SinkFacts) error {
+	for i, a := range targets {
+		for _, b := range targets[i+1:] {
+			if passed(a.Found, b.Found) == mixed {
+				return stop(a, fmt.Sprintf("its positions and those of %s cross: they do not come from one history", b.Name))
+			}
+		}
+	}
+	return stop(targets[0], fmt.Sprintf("its positions and those of %s and others follow one another in a circle: they do not come from one history", targets[1].Name))
+}
+
+// passed compares how far two targets are by the steps that feed both.
+func passed(a, b dataflow.Committed) order {
+	x, y := dataflow.Positions{}, dataflow.Positions{}
+	wx, wy := map[string]dataflow.Time{}, map[string]dataflow.Time{}
+	for step := range a.Positions {
+		if len(b.Positions[step]) > 0 {
+			x[step], y[step] = a.Positions[step], b.Positions[step]
+			wx[step], wy[step] = a.Watermarks[step], b.Watermarks[step]
+		}
+	}
+	c := compareAll(x, y)
+	if c != same {
+		return c
+	}
+	switch w := dataflow.CompareWatermarks(wx, wy); {
+	case w < 0:
+		return fewer
+	case w > 0:
+		return more
+	}
+	return same
 }
 
 // order of two positions over all splits of the first.

@@ -98,6 +98,54 @@ func TestALostStateReplaysTargetsInTheirOrderFromTheRecordedStart(t *testing.T) 
 	}
 }
 
+// Two sources, each with a table of its own, and one of both: they were committed up to
+// different epochs when the state was lost.
+func TestTargetsOfDifferentSourcesAreReplayedInTheirOrder(t *testing.T) {
+	p := func(a, b string) dataflow.Committed {
+		f := dataflow.Committed{Positions: dataflow.Positions{}, Watermarks: map[string]dataflow.Time{}, Plan: "plan", ClockComplete: true}
+		for step, pos := range map[string]string{"a": a, "b": b} {
+			if pos != "" {
+				f.Positions.Set(step, "0", dataflow.Position(pos))
+				f.Watermarks[step] = dataflow.Time(pos[0])
+			}
+		}
+		return f
+	}
+	for name, c := range map[string]struct {
+		found map[string]dataflow.Committed
+		want  [][]string // one of the orders that fit
+		cross bool
+	}{
+		"the one of both is behind":  {found: map[string]dataflow.Committed{"ab": p("2", "3"), "b": p("", "5"), "a": p("4", "")}, want: [][]string{{"ab", "b"}, {"ab", "a"}}},
+		"the one of both is further": {found: map[string]dataflow.Committed{"ab": p("4", "5"), "b": p("", "3"), "a": p("2", "")}, want: [][]string{{"b", "ab"}, {"a", "ab"}}},
+		"it stands between":          {found: map[string]dataflow.Committed{"ab": p("3", "3"), "b": p("", "5"), "a": p("2", "")}, want: [][]string{{"a", "ab"}, {"ab", "b"}}},
+		"they cross":                 {found: map[string]dataflow.Committed{"ab": p("2", "3"), "ba": p("3", "2")}, cross: true},
+	} {
+		var sinks []SinkFacts
+		for _, n := range []string{"b", "ba", "ab", "a"} {
+			if f, ok := c.found[n]; ok {
+				sinks = append(sinks, SinkFacts{Name: n, Target: dataflow.Target(n), Found: f, Fingerprint: "plan"})
+			}
+		}
+		r, err := Recover(nil, sinks, true, nil)
+		if c.cross != (err != nil) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		place := map[string]int{}
+		for i, x := range r.Replays {
+			for _, n := range x.Unmute {
+				place[n] = i
+			}
+		}
+		for _, w := range c.want {
+			if place[w[0]] >= place[w[1]] {
+				t.Errorf("%s: %s does not come before %s: %+v", name, w[0], w[1], r.Replays)
+			}
+		}
+	}
+}
+
 func TestALostStateOfAPipelineWithoutKeyedStateStartsAtTheTargets(t *testing.T) {
 	a := facts(nil, dataflow.Committed{Positions: at("9", "9"), Watermarks: wm(90), Start: at("1", "2")})
 	r, err := Recover(nil, []SinkFacts{a}, false, nil)
