@@ -115,7 +115,7 @@ func TestEveryCrashPointHoldsExactlyOneEpoch(t *testing.T) {
 func everyCrashPoint(t *testing.T, tablesFrom int64) {
 	r := testSeed(t)
 	watch := &crashWatch{mem: vfs.NewCrashableMem(), r: rand.New(rand.NewPCG(r.Uint64(), 2))}
-	s, err := Open("state", Options{Logger: quiet, FS: watch.wrap(), tablesFrom: tablesFrom})
+	s, err := Open("state", Options{Logger: quiet, FS: watch.wrap(), TablesFrom: tablesFrom})
 	must(t, err)
 	kv := openKV(t, s, "step", allGroups)
 	m, before := model{}, model{}
@@ -147,7 +147,7 @@ func everyCrashPoint(t *testing.T, tablesFrom int64) {
 			tables = tables || s.db.Metrics().Ingest.Count > 0
 			must(t, s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 			must(t, s.Close())
-			s, err = Open("state", Options{Logger: quiet, FS: watch.wrap(), tablesFrom: tablesFrom})
+			s, err = Open("state", Options{Logger: quiet, FS: watch.wrap(), TablesFrom: tablesFrom})
 			must(t, err)
 			kv = openKV(t, s, "step", allGroups)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -76,21 +77,73 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 // but a panic (it could not begin the next file of its log) ends the store like
 // those that it gives to Fatalf.
 func (s *Store) guarded(f func() error) error {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case runtime.Error:
-			panic(r)
-		case error:
-			s.opts.Logger.Fatalf("%v", r)
-		default:
-			panic(r)
-		}
-	}()
-	return f()
+	panicked, err := panicError(f)
+	if panicked {
+		s.opts.Logger.Fatalf("%v", err)
+	}
+	return err
 }
 
 // commit writes b, synced.
 func (s *Store) commit(b *pebble.Batch) error {
 	return s.guarded(func() error { return b.Commit(pebble.Sync) })
+}
+
+// openPebble is pebble.Open, whose panics are errors: nothing was promised yet.
+func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
+	_, err = panicError(func() (err error) {
+		db, err = pebble.Open(dir, o)
+		return err
+	})
+	return db, err
+}
+
+// panicError calls f, and returns an error that it panics with.
+func panicError(f func() error) (panicked bool, err error) {
+	defer func() {
+		r := recover()
+		_, bug := r.(runtime.Error)
+		switch e, ok := r.(error); {
+		case r == nil:
+		case ok && !bug:
+			panicked, err = true, e
+		default:
+			panic(r)
+		}
+	}()
+	return false, f()
+}
+
+// namesFS ends the store when a folder cannot be synced. Pebble panics then, also
+// where nobody can catch it.
+type namesFS struct {
+	vfs.FS
+	// log is where it is told; nil: the store is not open yet.
+	log atomic.Pointer[pebbleLogger]
+}
+
+type namesFile struct {
+	vfs.File
+	fs *namesFS
+}
+
+// Unwrap implements vfs.FS.
+func (n *namesFS) Unwrap() vfs.FS { return n.FS }
+
+// OpenDir implements vfs.FS.
+func (n *namesFS) OpenDir(name string) (vfs.File, error) {
+	f, err := n.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &namesFile{f, n}, nil
+}
+
+// Sync implements vfs.File.
+func (f *namesFile) Sync() error {
+	err := f.File.Sync()
+	if log := f.fs.log.Load(); err != nil && log != nil {
+		log.Fatalf("sync the folder: %v", err)
+	}
+	return err
 }

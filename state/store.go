@@ -28,8 +28,9 @@ type Options struct {
 	// know any more what is on the disk. It must not return. nil ends the process
 	// with code 1: what is durable is read again by the next one.
 	Fatal func(reason string)
-
-	tablesFrom int64 // tests; 0 is the constant
+	// TablesFrom is from how many bytes of changes on an epoch is written as finished
+	// tables instead of by way of Pebble's log; 0 means 2 MiB.
+	TablesFrom int64
 }
 
 // FS is a file system.
@@ -87,8 +88,8 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Fatal == nil {
 		o.Fatal = func(string) { os.Exit(1) }
 	}
-	if o.tablesFrom == 0 {
-		o.tablesFrom = tablesFrom
+	if o.TablesFrom == 0 {
+		o.TablesFrom = tablesFrom
 	}
 	if err := o.FS.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
@@ -97,7 +98,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{lock: lock, fs: o.FS, dir: dir, log: o.Logger, tablesFrom: o.tablesFrom}
+	s := &Store{lock: lock, fs: o.FS, dir: dir, log: o.Logger, tablesFrom: o.TablesFrom}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open state in %s: %w", dir, err), lock.Close())
 	}
@@ -107,13 +108,14 @@ func Open(dir string, o Options) (*Store, error) {
 func (s *Store) open(o Options) error {
 	cache := pebble.NewCache(o.CacheBytes)
 	defer cache.Unref() // Pebble holds its own reference.
-	opts := pebbleOptions(s.fs, cache, pebbleLogger{s.log, o.Fatal})
+	log, names := pebbleLogger{s.log, o.Fatal}, &namesFS{FS: s.fs}
+	opts := pebbleOptions(names, cache, log)
 	opts.Lock = s.lock
 	opts.EnsureDefaults()
 	if err := removeTables(s.fs, s.dir); err != nil {
 		return err
 	}
-	db, err := pebble.Open(s.dir, opts)
+	db, err := openPebble(s.dir, opts)
 	if err != nil {
 		if strings.Contains(err.Error(), "unknown format major version") {
 			return fmt.Errorf("%w (%v)", errNewer, err)
@@ -125,6 +127,7 @@ func (s *Store) open(o Options) error {
 	if err := s.load(); err != nil {
 		return errors.Join(err, db.Close())
 	}
+	names.log.Store(&log)
 	return nil
 }
 
@@ -240,6 +243,9 @@ func (s *Store) Manifest() ([]byte, error) {
 	}
 	return b, err
 }
+
+// Dir is the directory of the store.
+func (s *Store) Dir() string { return s.dir }
 
 // FS is the file system that the store is on.
 func (s *Store) FS() FS { return s.fs }

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.uber.org/goleak"
 )
 
@@ -22,7 +26,7 @@ func openMem(t *testing.T, fs vfs.FS) *Store {
 // openMemFrom opens a store whose changes go as tables from so many bytes on.
 func openMemFrom(t *testing.T, fs vfs.FS, tablesFrom int64) *Store {
 	t.Helper()
-	s, err := Open("state", Options{Logger: quiet, FS: fs, tablesFrom: tablesFrom})
+	s, err := Open("state", Options{Logger: quiet, FS: fs, TablesFrom: tablesFrom})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +91,37 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	must(t, s.db.Set(keyVersion, []byte("2"), nil))
 	must(t, s.Close())
 	_, err := Open("state", Options{Logger: quiet, FS: fs})
-	if !errors.Is(err, errNewer) {
+	if !errors.Is(err, errNewer) || err.Error() != "open state in state: state format version 2, this program knows versions up to 1: the state was written by a newer version of the program: use that version, or start with an empty state directory" {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// The process must not end without a word: it says why, and its code is 1.
+func TestAStoreThatCannotGoOnEndsTheProcess(t *testing.T) {
+	if os.Getenv("FRAZIL_TEST_FATAL") != "" {
+		fail := false
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if fail && op.Kind == errorfs.OpFileSyncData {
+				return syscall.EIO
+			}
+			return nil
+		}))
+		s, err := Open("state", Options{Logger: slog.New(slog.NewTextHandler(os.Stdout, nil)), FS: fs})
+		must(t, err)
+		fail = true
+		must(t, s.Write(nil, []byte("manifest")))
+		t.Fatal("written")
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAStoreThatCannotGoOnEndsTheProcess$")
+	cmd.Env = append(os.Environ(), "FRAZIL_TEST_FATAL=1")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := `level=ERROR msg="state store cannot go on; the last durable epoch is kept, and the next start goes on from it: pebble: fatal commit error: input/output error"`
+	if lines := strings.TrimSpace(string(out)); !strings.HasSuffix(lines, want) || strings.Contains(lines, "goroutine") {
+		t.Fatalf("got\n%s\nwant at the end\n%s", lines, want)
 	}
 }
 
