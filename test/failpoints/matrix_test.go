@@ -36,16 +36,27 @@ type entry struct {
 
 // Each action is a suite of its own: every site by it on every occasion. A site that
 // did not act fails it.
+var entries = len(failpoint.Sites()) * int(occasions)
 
-func TestEverySiteFails(t *testing.T)       { suite(t, "failpoint-errors", failpoint.Error) }
-func TestEverySitePanics(t *testing.T)      { suite(t, "failpoint-panics", failpoint.Panic) }
-func TestEverySiteKills(t *testing.T)       { suite(t, "failpoint-kills", failpoint.Kill) }
-func TestEverySiteStandsStill(t *testing.T) { suite(t, "failpoint-stalls", failpoint.Stall) }
+func TestEverySiteFails(t *testing.T) {
+	full.Suite{Name: "failpoint-errors", Total: entries, Short: 3}.Run(t, by(failpoint.Error))
+}
 
-func suite(t *testing.T, name string, a failpoint.Action) {
-	total := len(failpoint.Sites()) * int(occasions)
-	full.Suite{Name: name, Total: total, Short: 3}.Run(t, func(t *testing.T, portion int) full.Figures {
-		// All sites on one occasion come first.
+func TestEverySitePanics(t *testing.T) {
+	full.Suite{Name: "failpoint-panics", Total: entries, Short: 2}.Run(t, by(failpoint.Panic))
+}
+
+func TestEverySiteKills(t *testing.T) {
+	full.Suite{Name: "failpoint-kills", Total: entries, Short: 2}.Run(t, by(failpoint.Kill))
+}
+
+func TestEverySiteStandsStill(t *testing.T) {
+	full.Suite{Name: "failpoint-stalls", Total: entries, Short: 2}.Run(t, by(failpoint.Stall))
+}
+
+// by plays the entries of an action. All sites on one occasion come first.
+func by(a failpoint.Action) func(*testing.T, int) full.Figures {
+	return func(t *testing.T, portion int) full.Figures {
 		sites := failpoint.Sites()
 		e := entry{failpoint.Step{Site: sites[portion%len(sites)], Action: a}, occasion(portion / len(sites))}
 		t.Logf("%s, %s", e.Site, e.occasion)
@@ -56,7 +67,7 @@ func suite(t *testing.T, name string, a failpoint.Action) {
 			e.inProcess(t, f)
 		}
 		return f
-	})
+	}
 }
 
 // rounds is how many scenes are played at most until everything has acted: some sites
