@@ -134,15 +134,21 @@ func (k *link) wentDown(err error, taken bool) {
 	now := k.srv.now()
 	k.mu.Lock()
 	lasted := k.mu.up && now.Sub(k.mu.since) > lasting
+	// One that has lasted as long as the keep-alive may have ended for want of pings,
+	// as where the machine has no time for them.
+	flapped := k.mu.up && now.Sub(k.mu.since) < k.srv.cfg.KeepAlive.D()
 	switch {
 	case lasted:
 		k.mu.short, k.mu.flaps = 0, 0
 		if now.Sub(k.mu.since) > maxTaken {
 			k.mu.taken = 0
 		}
-	case k.mu.up:
+	case flapped:
 		k.mu.short++
 		k.mu.flaps++
+	case k.mu.up:
+		k.mu.short++
+		k.mu.flaps = 0
 	default: // It was not reached at all: nobody else has the session.
 		k.mu.short++
 		k.mu.flaps = 0
