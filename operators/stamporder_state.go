@@ -85,7 +85,8 @@ func (o *stampOrder) save() error {
 		}
 	}
 	for g, n := range o.state.blobs {
-		if n == 0 || o.state.marks[g] == o.state.released {
+		// Behind a restart a barrier may come before the first watermark.
+		if n == 0 || o.state.marks[g] >= o.state.released {
 			continue
 		}
 		v := binary.BigEndian.AppendUint64(nil, uint64(o.state.released))

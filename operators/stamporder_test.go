@@ -118,6 +118,46 @@ func TestStampOrderOfRowsWithoutOriginIsStampTimeContent(t *testing.T) {
 	dedupMust(t, op.Close())
 }
 
+// A run may be killed again before its first watermark has come, with an epoch in
+// between: rows that were taken long before do not come back.
+func TestRowsThatWereTakenStayAwayWithoutAWatermark(t *testing.T) {
+	env, s, kv := stampEnv(t)
+	ctx := context.Background()
+	var op dataflow.Operator
+	open := func() *stampRecorder {
+		inner := &stampRecorder{}
+		env.Fates = &dataflow.Fates{}
+		var err error
+		op, err = inStampOrder(env, stampedSchema, "h", inner)
+		dedupMust(t, err)
+		return inner
+	}
+	epoch := func(e dataflow.Epoch) {
+		dedupMust(t, op.(dataflow.BarrierHandler).OnBarrier(ctx, e, nil))
+		dedupMust(t, s.Write([]*state.Delta{kv.Freeze()}, nil))
+	}
+	open()
+	b := stampedBatch(env.Alloc, stampedRow{1, 1, 10}, stampedRow{2, 1, 20}, stampedRow{3, 1, 30})
+	dedupMust(t, op.Process(ctx, 0, b, nil))
+	b.Release()
+	epoch(1)
+	dedupMust(t, op.(dataflow.WatermarkHandler).OnWatermark(ctx, 15, nil))
+	epoch(2)
+	dedupMust(t, op.Close())
+	open()
+	epoch(3)
+	dedupMust(t, op.Close())
+	inner := open()
+	if n := env.Fates.Held.Load(); n != 2 {
+		t.Errorf("held %d, want 2", n)
+	}
+	dedupMust(t, op.(dataflow.WatermarkHandler).OnWatermark(ctx, 25, nil))
+	if got := strings.Join(inner.got, " "); got != "2 wm25" {
+		t.Errorf("got %s, want 2 wm25", got)
+	}
+	dedupMust(t, op.Close())
+}
+
 func TestRowBelowTheWatermarkIsABrokenPromise(t *testing.T) {
 	env, _, _ := stampEnv(t)
 	op, err := inStampOrder(env, stampedSchema, "h", &stampRecorder{})
