@@ -43,6 +43,8 @@ type plant struct {
 	full atomic.Bool
 	// pressed: a keyed step has changed so much that an epoch is due.
 	pressed chan struct{}
+	// over is closed when no task runs any more.
+	over chan struct{}
 }
 
 // readerRef is a step that reads a port.

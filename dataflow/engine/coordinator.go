@@ -684,6 +684,7 @@ func (c *coordinator) close() error {
 		in.stop()
 	}
 	c.tasks.Wait()
+	close(c.plant.over)
 	c.helpers.Wait()
 	var errs []error
 	for _, k := range c.committer {

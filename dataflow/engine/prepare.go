@@ -51,7 +51,7 @@ var errStoppedConnecting = errors.New("stopped before everything was connected")
 // Nothing runs yet.
 func (c *coordinator) prepare(ctx context.Context) error {
 	c.plant = &plant{
-		pressed: make(chan struct{}, 1), region: c.j.g.regions(),
+		pressed: make(chan struct{}, 1), over: make(chan struct{}), region: c.j.g.regions(),
 		g: c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
 		keyed: map[string][]*keyedTask{}, sinks: map[string]*sinkTask{}, closed: map[string]*dataflow.ClosedUpTo{},
 		track: map[string]*tracker{}, fixed: c.j.fixed, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,

@@ -307,6 +307,14 @@ func (p *plant) ask(ctx context.Context, f func()) error {
 	select {
 	case <-done:
 		return nil
+	case <-p.over:
+		// The task may have ended before it came to f.
+		select {
+		case <-done:
+			return nil
+		default:
+			return errNotConnected
+		}
 	case <-ctx.Done():
 		return fmt.Errorf("ask the quarantine: %w", ctx.Err())
 	}

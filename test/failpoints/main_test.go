@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"frazil/dataflow/failpoint"
+	"frazil/dataflow/flowtest/leak"
 )
 
 // childDir names the scene that this process plays as a child, until it is killed.
@@ -16,7 +17,7 @@ const childDir = "FRAZIL_FAILPOINTS_SCENE"
 func TestMain(m *testing.M) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	}
 	s, err := newScene(dir)
 	if err == nil {

@@ -141,14 +141,29 @@ func (p *pipe) once() (err error) {
 	})
 	p.mu.Lock()
 	p.mu.job = job
-	if p.mu.stopping {
-		job.Stop()
-	}
+	stopping := p.mu.stopping
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	if stopping {
+		// The run before this one failed as it stopped: this one goes on from there.
+		go stopOnceConnected(ctx, job)
+	}
 	_, err = job.Run(ctx)
 	return err
+}
+
+func stopOnceConnected(ctx context.Context, job *engine.Job) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !job.Status().Connected {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	job.Stop()
 }
 
 func (p *pipe) stop() {

@@ -92,10 +92,10 @@ var unanswering = []failpoint.Site{
 }
 
 // Sites of commits and acknowledgements: while one stands still, further epochs end,
-// until too many commits wait.
+// until too many commits wait. Those that a claim comes by too are not among them:
+// before targets are claimed no epoch with rows for them ends.
 var onward = []failpoint.Site{
-	failpoint.BeforeCommit, failpoint.TableLooked, failpoint.TableStaging, failpoint.TableStaged, failpoint.TableAccepted,
-	failpoint.FilesLink, failpoint.FilesLinked, failpoint.AfterCommit, failpoint.BeforeAck, failpoint.AfterAck,
+	failpoint.BeforeCommit, failpoint.TableLooked, failpoint.AfterCommit, failpoint.BeforeAck, failpoint.AfterAck,
 }
 
 // stands looks whether the rest goes on.
