@@ -109,7 +109,11 @@ func (f *fixedStream) open() error {
 	if f.mu.log != nil {
 		return nil
 	}
-	log, err := wal.Open(f.dir, wal.Options{SegmentBytes: 4 << 20})
+	var log *wal.Log
+	err := dataflow.Guarded(func() (err error) {
+		log, err = wal.Open(f.dir, wal.Options{SegmentBytes: 4 << 20})
+		return err
+	})
 	if err != nil {
 		err = fmt.Errorf("source %s: rows that were sent again: %w", f.src.Name, err)
 		if errors.Is(err, wal.ErrCorrupt) {
