@@ -21,6 +21,11 @@ func testWM(t Time) map[string]Time { return map[string]Time{"in": t} }
 // I9: what a target holds only grows, and rows of a range are in it once.
 func TestDecideCommit(t *testing.T) {
 	held := Committed{Positions: testAt("5", "7"), Watermarks: testWM(50)}
+	claimed, empty := held, Committed{Claim: Claim{Token: 2, By: "b"}}
+	claimed.Claim = empty.Claim
+	next := func(token uint64, by string) Commit {
+		return Commit{From: testAt("5", "7"), At: testAt("6", "7"), FromWatermarks: testWM(50), Claim: Claim{Token: token, By: by}}
+	}
 	for _, c := range []struct {
 		name string
 		held Committed
@@ -43,6 +48,11 @@ func TestDecideCommit(t *testing.T) {
 		{"time alone", held, Commit{From: testAt("5", "7"), At: testAt("5", "7"), FromWatermarks: testWM(50), Watermarks: testWM(60)}, Publish},
 		{"time alone, from an older time", held, Commit{From: testAt("5", "7"), At: testAt("5", "7"), FromWatermarks: testWM(40), Watermarks: testWM(60)}, Fenced},
 		{"the next rows, from an older time", held, Commit{From: testAt("5", "7"), At: testAt("6", "7"), FromWatermarks: testWM(40), Watermarks: testWM(60)}, Fenced},
+		{"the next one of whom the claim is", claimed, next(2, "b"), Publish},
+		{"the next one of an older claim", claimed, next(1, "a"), Fenced},
+		{"the next one of another claim of that number", claimed, next(2, "a"), Fenced},
+		{"the next one by a claim that is not there", held, next(2, "b"), Fenced},
+		{"the first one of an older claim", empty, Commit{At: testAt("1", "2"), Claim: Claim{Token: 1, By: "a"}}, Fenced},
 		{"the same place, an older time", held, Commit{From: testAt("5", "7"), At: testAt("5", "7"), FromWatermarks: testWM(30), Watermarks: testWM(40)}, Done},
 	} {
 		if got := DecideCommit(c.held, c.c); got != c.want {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -172,6 +173,37 @@ func TestARestoredWatermarkComesBeforeTheFirstBatch(t *testing.T) {
 		if restored = storedWatermark(t, dir); restored == dataflow.MinTime {
 			t.Fatalf("run %d stored no watermark", run)
 		}
+	}
+}
+
+// I5: the restored watermark comes first also where no split would make it again,
+// since all of them were idle: rows of one that wakes up are judged by it.
+func TestARestoredWatermarkOutlastsIdleSplits(t *testing.T) {
+	const restored = dataflow.Time(1_700_000_100_000_000)
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	splits := map[dataflow.Split]*checkpoint.SplitState{}
+	for _, sp := range []dataflow.Split{"0", "1"} {
+		splits[sp] = &checkpoint.SplitState{Position: string(seqPos(10)), MaxTime: restored - 60_000_000, Floor: dataflow.MinTime, Status: checkpoint.Idle}
+	}
+	m := &checkpoint.Manifest{Pipeline: "p", Epoch: 1, Ledger: checkpoint.NewLedger(), Sources: map[string]*checkpoint.SourceState{
+		"src": {Watermark: restored, Splits: splits, Start: map[dataflow.Split]string{"0": string(seqPos(0)), "1": string(seqPos(0))}},
+	}}
+	raw, err := m.Encode()
+	if err == nil {
+		err = errors.Join(s.Write(nil, raw), s.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var seen []string
+	g := orderGraph(&memTarget{}, 1, func(s string) { mu.Lock(); seen = append(seen, s); mu.Unlock() })
+	runUntil(t, g, dir, 2)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(seen) < 2 || seen[0] != fmt.Sprintf("watermark %d", restored) || seen[1] != fmt.Sprintf("batch %d", restored) {
+		t.Fatalf("the run begins with %q", seen[:min(len(seen), 2)])
 	}
 }
 
