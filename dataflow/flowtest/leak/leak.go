@@ -21,17 +21,36 @@ import (
 	"go.uber.org/goleak"
 )
 
+// Option is an exception.
+type Option func(*Watch)
+
+// Goroutines lets some stay. Say why beside it.
+func Goroutines(except ...goleak.Option) Option {
+	return func(w *Watch) { w.except = append(w.except, except...) }
+}
+
+// WithoutArrow leaves Arrow memory out, for the reason given: where tests give what
+// they made to the garbage collector, so that the count would tell nothing of the
+// code under test, and allocators of single tests count instead.
+func WithoutArrow(reason string) Option {
+	return func(w *Watch) { w.withoutArrow = reason }
+}
+
+// WithoutSockets leaves open sockets out, for the reason given.
+func WithoutSockets(reason string) Option {
+	return func(w *Watch) { w.withoutSockets = reason }
+}
+
 // Main runs the tests and returns the exit code: that of the tests, or 1 if they
-// passed and left something. except are goroutines that may stay, each with its
-// reason beside it. FRAZIL_LEAK_STACKS=1 tells where the Arrow memory came from, and
-// makes the tests slow.
-func Main(m interface{ Run() int }, except ...goleak.Option) int {
-	watch := Begin()
+// passed and left something. FRAZIL_LEAK_STACKS=1 tells where the Arrow memory came
+// from, and makes the tests slow.
+func Main(m interface{ Run() int }, except ...Option) int {
+	watch := Begin(except...)
 	code := m.Run()
 	if code != 0 {
 		return code
 	}
-	if err := watch.End(except...); err != nil {
+	if err := watch.End(); err != nil {
 		fmt.Fprintln(os.Stderr, "leak:", err)
 		return 1
 	}
@@ -42,30 +61,38 @@ func Main(m interface{ Run() int }, except ...goleak.Option) int {
 // allocator until End: one at a time.
 type Watch struct {
 	files  map[string]string
-	before goleak.Option
-	mem    *Counter
-	old    memory.Allocator
+	except []goleak.Option
+	// withoutArrow and withoutSockets are why these are not looked at; "": they are.
+	withoutArrow, withoutSockets string
+	mem                          *Counter
+	old                          memory.Allocator
 }
 
 // Begin notes what there is.
-func Begin() *Watch {
-	w := &Watch{files: files(), before: goleak.IgnoreCurrent(), old: memory.DefaultAllocator}
+func Begin(except ...Option) *Watch {
+	w := &Watch{files: files(), except: []goleak.Option{goleak.IgnoreCurrent()}, old: memory.DefaultAllocator}
+	for _, o := range except {
+		o(w)
+	}
 	w.mem = NewCounter(w.old, os.Getenv("FRAZIL_LEAK_STACKS") != "")
 	memory.DefaultAllocator = w.mem
 	return w
 }
 
 // End says what has come since Begin and stayed. What is about to end is waited for.
-func (w *Watch) End(except ...goleak.Option) error {
+func (w *Watch) End() error {
 	memory.DefaultAllocator = w.old
 	// Connections that the default client keeps for the next request are no leak.
 	http.DefaultClient.CloseIdleConnections()
-	errs := []error{goleak.Find(append(except, w.before)...), w.mem.Left()}
+	errs := []error{goleak.Find(w.except...)}
+	if w.withoutArrow == "" {
+		errs = append(errs, w.mem.Left())
+	}
 	var left []string
 	for range 50 {
 		left = left[:0]
 		for fd, name := range files() {
-			if w.files[fd] != name && counts(name) {
+			if w.files[fd] != name && counts(name) && (w.withoutSockets == "" || !strings.HasPrefix(name, "socket:")) {
 				left = append(left, fd+" "+name)
 			}
 		}

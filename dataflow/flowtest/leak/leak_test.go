@@ -63,6 +63,16 @@ func TestAFailureOfTheTestsComesFirst(t *testing.T) {
 	}
 }
 
+func TestArrowMemoryMayBeLeftOut(t *testing.T) {
+	w := Begin(WithoutArrow("the test leaves it"))
+	b := array.NewInt64Builder(memory.DefaultAllocator)
+	defer b.Release()
+	b.Append(1)
+	if err := w.End(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNothingIsNoLeak(t *testing.T) {
 	if got := left(t, func() {
 		b := array.NewStringBuilder(memory.DefaultAllocator)
