@@ -107,6 +107,9 @@ func (m *Mender) Row(source string, row []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d, ok := dec.(interface{ Release() }); ok {
+		defer d.Release()
+	}
 	if bad := dec.Append(row); bad != nil {
 		return nil, bad
 	}

@@ -338,6 +338,9 @@ func (s *Stream) Close() error {
 	for _, a := range s.dec.Flush() {
 		a.Release()
 	}
+	if d, ok := s.dec.(interface{ Release() }); ok {
+		d.Release() // What it keeps between batches.
+	}
 	for _, b := range s.meta {
 		b.Release()
 	}

@@ -270,6 +270,11 @@ func (s *source) decode(r Record) (*dataflow.Bad, error) {
 // Close implements dataflow.Source.
 func (s *source) Close() error {
 	s.bad.Release()
+	for _, d := range []dataflow.Decoder{s.dec, s.meta} {
+		if d, ok := d.(interface{ Release() }); ok {
+			d.Release()
+		}
+	}
 	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest/leak"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 var idSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "id", Type: dataflow.TypeInt64, Nullable: true}, {Name: dataflow.SysPos, Type: dataflow.TypeInt64},

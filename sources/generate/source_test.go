@@ -4,20 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest/leak"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	os.Exit(leak.Main(m, leak.WithoutArrow("tests of the shop leave batches; each test's env counts")))
+}
 
 // textDecoder keeps each valid JSON payload whole, in one column.
 type textDecoder struct{ b *array.StringBuilder }

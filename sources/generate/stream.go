@@ -72,7 +72,13 @@ func newFleetStream(f *Fleet, env *dataflow.Env) (*fleetStream, error) {
 
 func (s *fleetStream) splits() int            { return s.Splits() }
 func (s *fleetStream) length(split int) int64 { return s.Len(split) }
-func (s *fleetStream) close()                 { s.bad.Release() }
+func (s *fleetStream) close() {
+	s.bad.Release()
+	if d, ok := s.dec.(interface{ Release() }); ok {
+		d.Release()
+	}
+}
+
 func (s *fleetStream) arrived(split int, i int64) dataflow.Time {
 	return dataflow.Time(s.Fleet.arrived(split, i))
 }

@@ -3,6 +3,7 @@ package mqtt
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -11,12 +12,11 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/codec"
+	"frazil/dataflow/flowtest/leak"
 	"frazil/dataflow/flowtest/rig"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // logLines keeps what was logged.
 type logLines struct {

@@ -1,0 +1,12 @@
+package ingest
+
+import (
+	"os"
+	"testing"
+
+	"frazil/dataflow/flowtest/leak"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(leak.Main(m, leak.WithoutArrow("tests leave streams with batches that nobody reads")))
+}

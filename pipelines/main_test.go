@@ -1,0 +1,12 @@
+package pipelines
+
+import (
+	"os"
+	"testing"
+
+	"frazil/dataflow/flowtest/leak"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(leak.Main(m, leak.WithoutArrow("tests leave decoders of rows that were refused")))
+}
