@@ -96,7 +96,7 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 			return t, false, nil
 		}
 		t.Done, t.DoneWatermarks = held, wms
-		if m == nil || beyond(s.Found, m.Positions(), m.Watermarks()) {
+		if m == nil || beyond(s.Found, m.standing(held), m.Watermarks()) {
 			return t, true, nil
 		}
 		return nil, false, stop(s, "it holds positions of this pipeline and sink, but the state knows nothing of them: the sink was removed or renamed meanwhile")
@@ -126,12 +126,12 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 			return &rest, false, nil
 		}
 	}
-	if beyond(s.Found, dataflow.MergePositions(m.Positions(), rest.Done), m.Watermarks()) {
+	if beyond(s.Found, dataflow.MergePositions(m.standing(held), rest.Done), m.Watermarks()) {
 		t.Done, t.DoneWatermarks, t.Pending, t.Clock = held, wms, nil, nil
 		return t, true, nil
 	}
 	from, _ := s.Known.From()
-	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another pipeline of this name writes it", held, from))
+	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another process or pipeline of this name has written it", held, from))
 }
 
 // stands says whether a target is exactly at a place.
@@ -144,10 +144,31 @@ func Same(now, before dataflow.Committed) bool {
 	return now.ID == before.ID && stands(now, before.Positions, before.Watermarks)
 }
 
-// beyond says whether a target is further than a place.
+// standing is where m stands for who holds found: a split that is not known there, and
+// of which nothing was read, stands nowhere yet.
+func (m *Manifest) standing(found dataflow.Positions) dataflow.Positions {
+	out := m.Positions()
+	for step, src := range m.Sources {
+		for split, st := range src.Splits {
+			if start, ok := src.Start[split]; ok && start == st.Position && found.Get(step, split) == nil {
+				delete(out[step], split)
+			}
+		}
+	}
+	return out
+}
+
+// beyond says whether a target is further than a place of its history. In one history
+// the watermarks of a later place are not lower: where they are, another process has
+// read on from an earlier one, and its clock has decided otherwise.
 func beyond(f dataflow.Committed, at dataflow.Positions, wms map[string]dataflow.Time) bool {
 	switch compareAll(f.Positions, at) {
 	case more:
+		for step, w := range f.Watermarks {
+			if have, ok := wms[step]; ok && w < have && len(f.Positions[step]) > 0 {
+				return false
+			}
+		}
 		return true
 	case same:
 		return dataflow.CompareWatermarks(f.Watermarks, wms) > 0

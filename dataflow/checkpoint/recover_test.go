@@ -66,7 +66,7 @@ func TestATargetWhereTheStateLeftItCommitsWhatIsPending(t *testing.T) {
 func TestATargetBeyondTheStateIsReplayedMuted(t *testing.T) {
 	known := &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30)}
 	for name, found := range map[string]dataflow.Committed{
-		"further in one split":     {ID: "u", Positions: at("9", "4"), Watermarks: wm(30)},
+		"further in one split":     {ID: "u", Positions: at("9", "4"), Watermarks: wm(40)},
 		"further by time alone":    {ID: "u", Positions: at("4", "4"), Watermarks: wm(90)},
 		"with a split found later": {ID: "u", Positions: func() dataflow.Positions { p := at("4", "4"); p.Set("src", "2", dataflow.Position("1")); return p }(), Watermarks: wm(40)},
 	} {
@@ -143,6 +143,33 @@ func TestTargetsOfDifferentSourcesAreReplayedInTheirOrder(t *testing.T) {
 				t.Errorf("%s: %s does not come before %s: %+v", name, w[0], w[1], r.Replays)
 			}
 		}
+	}
+}
+
+// A state that was lost, and lost again right behind its first manifest: that knows a
+// split which nobody had found when the target was written.
+func TestASplitOfWhichNothingWasReadIsNowhereYet(t *testing.T) {
+	m := manifestAt("0", "0", dataflow.MinTime, nil)
+	delete(m.Targets, "out")
+	m.Sources["src"].Start = map[dataflow.Split]string{"0": "0", "1": "0"}
+	found := dataflow.Committed{ID: "u", Positions: at("7", ""), Watermarks: wm(70)}
+	r, err := Recover(m, []SinkFacts{facts(nil, found)}, true, nil)
+	if err != nil || len(r.Replays) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	m.Sources["src"].Splits["1"].Position = "2"
+	if _, err := Recover(m, []SinkFacts{facts(nil, found)}, true, nil); !errors.Is(err, ErrCannotResume) {
+		t.Errorf("a split was read that the target knows nothing of: %v", err)
+	}
+}
+
+// The target is further, and its watermark lower: another process read on from an
+// earlier epoch while this one let an idle split out.
+func TestAStateOfAnotherHistoryIsRefused(t *testing.T) {
+	known := &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30)}
+	found := dataflow.Committed{ID: "u", Positions: at("9", "4"), Watermarks: wm(35)}
+	if _, err := Recover(manifestAt("4", "4", 40, known), []SinkFacts{facts(known, found)}, true, nil); !errors.Is(err, ErrCannotResume) {
+		t.Errorf("got %v", err)
 	}
 }
 
