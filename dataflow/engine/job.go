@@ -97,7 +97,8 @@ func (j *Job) Run(ctx context.Context) (res Result, err error) {
 // attempts runs the pipeline again and again, until it ends or fails for good.
 func (j *Job) attempts(ctx context.Context) (Result, error) {
 	var failures []time.Time
-	retry := newBackoff(j.o)
+	retry, outside := newBackoff(j.o), newBackoff(j.o)
+	var reached dataflow.Epoch
 	for {
 		res, phase, err := j.attempt(ctx, retry)
 		if err == nil || ctx.Err() != nil || final(err) {
@@ -112,9 +113,20 @@ func (j *Job) attempts(ctx context.Context) (Result, error) {
 			continue
 		}
 		j.note(func(s *Status) { s.LastError = err.Error() })
-		if phase == connecting || errors.Is(err, dataflow.ErrUnavailable) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		if phase == connecting || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			// Nothing here is wrong but the outside: it is tried for ever.
 			if !retry.wait(ctx, j.stop, err) {
+				return res, err
+			}
+			continue
+		}
+		if errors.Is(err, dataflow.ErrUnavailable) {
+			// So it is, but to connect is no sign that it has become better: an epoch is.
+			if e := j.Status().Epoch; e > reached {
+				reached = e
+				outside.reset()
+			}
+			if !outside.wait(ctx, j.stop, err) {
 				return res, err
 			}
 			continue
@@ -172,7 +184,7 @@ func (j *Job) attemptIn(ctx context.Context, retry *backoff, res *Result, phase 
 	}
 	m, err := checkpoint.Decode(raw)
 	if err != nil {
-		return dataflow.Permanent(err)
+		return dataflow.Permanent(fmt.Errorf("state in %s: %w", j.o.Store.Dir(), err))
 	}
 	if err := failpoint.Hit(failpoint.ManifestRead); err != nil {
 		return err
