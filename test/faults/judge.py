@@ -4,6 +4,7 @@ The one argument is a JSON object: catalog (URI of a REST catalog), props ({"s3.
   {"do": "append", "table": T, "row": N, "n": K}  appends K rows, each in its own snapshot, in one commit: N, N-1, ... in whole numbers,
                                           "rival" in texts, 1970 in times
   {"do": "rows", "table": T}              all rows, as each reader sees them: {"pyiceberg": [[...]], "duckdb": [[...]]}; times in microseconds
+  {"do": "numbers", "table": T}           of column n, as each reader sees it: {"pyiceberg": [rows, different ones, least, greatest], "duckdb": ...}
   {"do": "files", "table": T}             {"snapshots", "named", "missing": [...], "orphans"}: data files and manifests of all snapshots
   {"do": "lose", "table": T}              removes a data file of the newest snapshot from the store
 """
@@ -12,6 +13,7 @@ import datetime as dt, glob, importlib, json, sys, warnings
 warnings.filterwarnings("ignore")
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow.fs import FileSelector, S3FileSystem
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -81,6 +83,14 @@ def rows(table):
     return {"pyiceberg": lines(t.scan().to_arrow()), "duckdb": lines(duck().sql(f"SELECT * FROM iceberg_scan('{t.metadata_location}')").to_arrow_table())}
 
 
+def numbers(table):
+    t = catalog.load_table(table)
+    n = t.scan(selected_fields=("n",)).to_arrow()["n"]
+    least = pc.min_max(n)
+    sql = f"SELECT count(*), count(DISTINCT n), min(n), max(n) FROM iceberg_scan('{t.metadata_location}')"
+    return {"pyiceberg": [len(n), pc.count_distinct(n).as_py(), least["min"].as_py(), least["max"].as_py()], "duckdb": list(duck().sql(sql).fetchone())}
+
+
 def data_files(t, snapshot, seen):
     """The data files that a snapshot names, with their sizes; manifests are read once."""
     out = {}
@@ -127,7 +137,7 @@ for line in sys.stdin:
     q = json.loads(line)
     do = q.pop("do")
     try:
-        answer = {"append": append, "rows": rows, "files": files, "lose": lose}[do](**q)
+        answer = {"append": append, "rows": rows, "numbers": numbers, "files": files, "lose": lose}[do](**q)
     except Exception as e:
         answer = {"error": f"{do}: {type(e).__name__}: {e}"}
     print(json.dumps(answer), flush=True)

@@ -222,13 +222,13 @@ func (x *trial) spoil() {
 	hurts := x.hurts()
 	tick := time.NewTicker(150 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(4 * time.Minute)
+	late := time.After(10 * time.Minute)
 	for x.plan.remaining() > 0 {
 		select {
 		case <-r.Ended:
 			x.t.Fatalf("the program ended with %d faults to come: exit code %d\n%s", x.plan.remaining(), r.Cmd.ProcessState.ExitCode(), program.Tail(r.Stderr.String(), 6000))
 		case <-late:
-			x.t.Fatalf("%d faults are still to come after four minutes\n%s", x.plan.remaining(), program.Tail(r.Stderr.String(), 6000))
+			x.t.Fatalf("%d faults are still to come after ten minutes\n%s", x.plan.remaining(), program.Tail(r.Stderr.String(), 6000))
 		case <-tick.C:
 			x.feed.put()
 			if x.number%4 == 2 && !x.aged {
