@@ -61,7 +61,7 @@ checkpoint: {every: 300ms}
 		r.Until("the other stream is committed on", func() bool { return committed("b") >= from+rows })
 		return float64(committed("b")-from) / time.Since(began).Seconds()
 	}
-	const more = 1_000_000
+	const more = 200_000
 	pace(more / 2)
 	alone := pace(more)
 
