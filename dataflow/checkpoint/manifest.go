@@ -114,11 +114,17 @@ func Decode(b []byte) (*Manifest, error) {
 		return nil, nil
 	}
 	m := &Manifest{}
-	if err := json.Unmarshal(b, m); err != nil {
+	err := json.Unmarshal(b, m)
+	// A newer one may not fit, but its version is where it was.
+	var v struct{ Version int }
+	if json.Unmarshal(b, &v) == nil && v.Version > ManifestVersion {
+		return nil, fmt.Errorf("the manifest of the last epoch has version %d, this program knows versions up to %d: the state was written by a newer version of the program: use that version, or start with an empty state directory", v.Version, ManifestVersion)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decode manifest: %w", err)
 	}
 	if m.Version != ManifestVersion {
-		return nil, fmt.Errorf("manifest has version %d; this program reads version %d", m.Version, ManifestVersion)
+		return nil, fmt.Errorf("the manifest of the last epoch has version %d, which is none: the state is damaged", m.Version)
 	}
 	return m, nil
 }

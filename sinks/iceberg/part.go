@@ -66,7 +66,7 @@ func decodeParts(parts []dataflow.Part) ([]partDoc, error) {
 			return nil, dataflow.Permanentf("read staged part: %w", err)
 		}
 		if doc.Version != partVersion {
-			return nil, dataflow.Permanentf("staged part has version %d, this program knows %d", doc.Version, partVersion)
+			return nil, dataflow.Permanentf("a part that is staged in the state has version %d, this program knows versions up to %d: a newer version of the program has staged it: use that version until it is committed", doc.Version, partVersion)
 		}
 		out = append(out, doc)
 	}

@@ -95,7 +95,7 @@ func decodePositions(text string) (positionsDoc, error) {
 		return d, fmt.Errorf("read positions: %w", err)
 	}
 	if d.Version != 1 {
-		return d, fmt.Errorf("positions have version %d, this program knows 1", d.Version)
+		return d, fmt.Errorf("the positions have version %d, this program knows versions up to 1: a newer version of the program has committed to the table: use that version", d.Version)
 	}
 	return d, nil
 }

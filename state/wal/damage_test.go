@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func damageable(t *testing.T, rnd *rand.Rand) image {
 	must(t, l.PutFile("aux.schema", []byte("a schema of some kind")))
 	k, err := OpenKeys("w", KeysOptions{FS: fs, Keep: time.Hour})
 	must(t, err)
-	for l.Next() < 1400 || l.Backlog().Disk%(70<<10) < 66<<10 {
+	for l.Next() < 1400 || l.mu.segments[len(l.mu.segments)-1].size < 64<<10 {
 		var fs []Frame
 		for range 1 + rnd.IntN(3) {
 			body := make([]byte, rnd.IntN(800))
@@ -138,6 +139,9 @@ func damageable(t *testing.T, rnd *rand.Rand) image {
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
+	if n, err := strconv.ParseUint(os.Getenv("FRAZIL_SEED"), 10, 64); err == nil {
+		seed = n
+	}
 	t.Logf("seed %d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }

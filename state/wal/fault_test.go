@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -354,4 +355,23 @@ func TestWhatASyncThatFailedLeftIsWrittenAgain(t *testing.T) {
 	if !slices.Equal(got, want) || len(got) != 3 {
 		t.Fatalf("after a power loss %v, want %v", got, want)
 	}
+}
+
+func TestALockThatCannotBeMadeIsNoOtherProcess(t *testing.T) {
+	mem := vfs.NewMem()
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpLock {
+			return &os.PathError{Op: "open", Path: op.Path, Err: syscall.EIO}
+		}
+		return nil
+	}))
+	if _, err := Open("w", Options{FS: fs}); err == nil || errors.Is(err, ErrLocked) {
+		t.Fatalf("error %v", err)
+	}
+	l, err := Open("w", Options{FS: mem})
+	must(t, err)
+	if _, err := Open("w", Options{FS: mem}); !errors.Is(err, ErrLocked) {
+		t.Fatalf("error %v, want %v", err, ErrLocked)
+	}
+	must(t, l.Close())
 }

@@ -239,7 +239,13 @@ func salvageOnce(fs vfs.FS, dir string) (*salvaged, error) {
 			seg.damaged = true
 		}
 		s.gap(first, &seg)
+		lost := len(s.lost)
 		s.collect(data, until, &seg)
+		if err == nil && len(s.lost) > lost {
+			// Inside of one Append, of which the rest is whole: the log is opened without
+			// any of it, and then ends too early.
+			s.problems = append(s.problems, fmt.Errorf("%s: %w: the records %s are damaged", segmentName(first), ErrCorrupt, s.lost[lost]))
+		}
 		s.segments = append(s.segments, seg)
 	}
 	if s.next < s.mark.next {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -114,8 +115,11 @@ func Open(dir string, o Options) (*Log, error) {
 		return nil, fmt.Errorf("make the directory of the write-ahead log: %w", noRoom(err))
 	}
 	lock, err := l.fs.Lock(l.fs.PathJoin(dir, "LOCK"))
+	if path := (*iofs.PathError)(nil); errors.As(err, &path) {
+		return nil, fmt.Errorf("lock the write-ahead log: %w", noRoom(err)) // The file could not be made.
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, dir, noRoom(err))
+		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, dir, err)
 	}
 	l.lock = lock
 	opened := false
