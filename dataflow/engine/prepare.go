@@ -143,7 +143,7 @@ func (c *coordinator) recover(ctx context.Context) error {
 	if err := c.checkRemoved(); err != nil {
 		return err
 	}
-	rec, err := checkpoint.Recover(c.manifest, facts, c.j.g.stateful(), quiet)
+	rec, err := c.compare(ctx, facts, quiet)
 	if err != nil {
 		return err
 	}
@@ -152,6 +152,31 @@ func (c *coordinator) recover(ctx context.Context) error {
 		c.j.o.Log.Warn("a target is ahead of the state: replaying up to it with its sinks muted", "sinks", r.Unmute, "until", r.Until.String())
 	}
 	return nil
+}
+
+// compare decides how to start. A verdict that ends the run is not passed on one look
+// at the targets: a cache or a replica before one may answer with what was some time
+// ago, which looks like a target that was put back.
+func (c *coordinator) compare(ctx context.Context, facts []checkpoint.SinkFacts, quiet []string) (checkpoint.Recovery, error) {
+	for wait := 200 * time.Millisecond; ; wait *= 4 {
+		rec, err := checkpoint.Recover(c.manifest, facts, c.j.g.stateful(), quiet)
+		if wait > time.Second || !errors.Is(err, checkpoint.ErrCannotResume) {
+			return rec, err
+		}
+		c.j.o.Log.Warn("the targets do not fit the state: looking again", "in", wait, "cause", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return rec, ctx.Err()
+		}
+		for i, f := range facts {
+			found, err := c.committer[f.Name].Committed(ctx)
+			if err != nil {
+				return rec, fmt.Errorf("sink %s: look again at %s: %w", f.Name, f.Target, err)
+			}
+			facts[i].Found, c.found[f.Name] = found, found
+		}
+	}
 }
 
 // checkRemoved refuses to forget rows that a removed sink has staged.
