@@ -504,11 +504,19 @@ func (c *coordinator) assignNext() {
 				}
 			}
 			if cmds[i].replaying = replaying; replaying {
-				cmds[i].limit = c.rec.Replays[c.replay].Watermarks[name]
+				// One that feeds none of the targets of this stretch stands where it is.
+				cmds[i].limit = max(s.state.Watermark, watermarkOf(c.rec.Replays[c.replay].Watermarks, name))
 			}
 			t.send(cmds[i])
 		}
 	}
+}
+
+func watermarkOf(wms map[string]dataflow.Time, step string) dataflow.Time {
+	if wm, ok := wms[step]; ok {
+		return wm
+	}
+	return dataflow.MinTime
 }
 
 func (c *coordinator) decisionsFor(step string, sp dataflow.Split) []dataflow.ClockDecision {
