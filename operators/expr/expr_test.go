@@ -123,6 +123,7 @@ func TestStructFieldsAreReadAndTheirNullsKept(t *testing.T) {
 
 func TestASharedPartIsComputedOnce(t *testing.T) {
 	b := testBatch(t, memory.DefaultAllocator, `[{"price": 1, "_time": 1}]`)
+	defer b.Release()
 	text := "price = 1"
 	for range 60 { // computed twice each, this would never end
 		text = "(" + text + ") in (true, false)"

@@ -27,6 +27,7 @@ func FuzzCompile(f *testing.F) {
 	b := testBatch(f, alloc, `[
 		{"price": 1500, "channel": "x", "qty": 3, "temp": 1.5, "amount": "10.25", "ok": true, "ts": "2024-02-29T12:00:00Z", "_time": 1},
 		{"price": null, "channel": null, "qty": null, "temp": null, "amount": null, "ok": null, "ts": null, "_time": 3}]`)
+	defer b.Release()
 	f.Fuzz(func(t *testing.T, text string) {
 		e, err := Compile(text, testSchema)
 		if err != nil {

@@ -165,6 +165,7 @@ func oracleBatch(t *testing.T, c *oracleCase) arrow.RecordBatch {
 			t.Fatal(err)
 		}
 		fields = append(fields, arrow.Field{Name: n, Type: ct.arrow(), Nullable: true})
+		defer a.Release()
 		cols = append(cols, a)
 	}
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), cols, 1)

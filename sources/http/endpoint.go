@@ -79,6 +79,9 @@ func open(env *dataflow.Env, cfg Config) (*endpoint, error) {
 	for _, a := range dec.Flush() {
 		a.Release()
 	}
+	if d, ok := dec.(interface{ Release() }); ok {
+		d.Release()
+	}
 	if ep.stream, err = ingest.Open(env, cfg.Config, ingest.Spec{Decoded: dec.Schema(), Meta: cfg.Metadata.fields()}); err != nil {
 		return nil, err
 	}
