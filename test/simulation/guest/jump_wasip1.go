@@ -1,0 +1,8 @@
+package main
+
+import "time"
+
+//go:wasmimport sim jump
+func hostJump(nanos int64)
+
+func jump(d time.Duration) { hostJump(int64(d)) }

@@ -1,0 +1,24 @@
+// Command guest lets one simulated world pass and writes what became of it as a line
+// of JSON. The tests of package simulation compile it for WASI and run it in a host of
+// their own, which alone says what the time is and what is random.
+package main
+
+import (
+	"flag"
+	"os"
+
+	"frazil/test/simulation/world"
+)
+
+func main() {
+	var o world.Options
+	flag.Uint64Var(&o.Seed, "seed", 1, "the world")
+	flag.DurationVar(&o.For, "for", 0, "how long it lasts")
+	flag.BoolVar(&o.Days, "days", false, "few events, long times")
+	flag.BoolVar(&o.Second, "second", false, "start a second process now and then")
+	flag.StringVar(&o.Bug, "bug", "", "a planted bug")
+	flag.BoolVar(&o.Verbose, "verbose", false, "write what happens to stderr")
+	flag.Parse()
+	o.Jump = jump
+	world.Run(o).Print(os.Stdout)
+}
