@@ -314,4 +314,6 @@ var fieldDocs = map[string]string{
 	"frazil/sources/mqtt.TLSConfig.Cert":                     "Cert is the file of our own certificate in PEM. Default: none.",
 	"frazil/sources/mqtt.TLSConfig.Key":                      "Key is the file of its private key in PEM. Default: none.",
 	"frazil/sources/mqtt.TLSConfig.ServerName":               "ServerName is the name that the broker's certificate must have. Default: the host of broker.",
+	"frazil/test/simulation/world.TableConfig.Table":         "Table that is written to.",
+	"frazil/test/simulation/world.TopicConfig.Topic":         "Topic that is read.",
 }
