@@ -15,12 +15,7 @@ import (
 // refuses it, the process ends, and nothing has changed by it.
 func TestAZombieIsRefusedByTheTable(t *testing.T) {
 	program.Long(t)
-	w := newWorld(t)
-	for number, name := range map[int]string{0: "one table", 4: "two tables"} { // by number%3, see newTrial
-		t.Run(name, func(t *testing.T) {
-			newTrial(t, w, number).zombie()
-		})
-	}
+	newTrial(t, newWorld(t), 0).zombie()
 }
 
 func (x *trial) zombie() {
@@ -56,12 +51,14 @@ func (x *trial) zombie() {
 	p.Run("run", "twin.yaml", "--until", "end")
 	before := x.sequences()
 	close(lifted)
+	x.feed.put() // What it had on its way may be in the table already, and is done then.
 	if code := zombie.Wait(); code != 1 || !strings.Contains(zombie.Stderr.String(), "fenced") {
 		t.Fatalf("the zombie ended with exit code %d, want 1 and fenced\n%s", code, program.Tail(zombie.Stderr.String(), 3000))
 	}
 	if after := x.sequences(); after != before {
 		t.Errorf("the zombie has changed the tables: their sequence numbers are %v, they were %v", after, before)
 	}
+	p.Run("run", "twin.yaml", "--until", "end")
 	for _, table := range x.tables {
 		x.check(table)
 	}
