@@ -78,8 +78,12 @@ func (d *fixedDecoder) decode(r *fixedRecord) ([]arrow.Array, *dataflow.Bad) {
 }
 
 func (d *fixedDecoder) release() {
-	releaseAll(d.dec.Flush())
-	releaseAll(d.rows.Flush())
+	for _, dec := range []dataflow.Decoder{d.dec, d.rows} {
+		releaseAll(dec.Flush())
+		if dec, ok := dec.(interface{ Release() }); ok {
+			dec.Release() // What it keeps between batches.
+		}
+	}
 }
 
 func releaseAll(cols []arrow.Array) {
