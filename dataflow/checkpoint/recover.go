@@ -96,8 +96,11 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 			return t, false, nil
 		}
 		t.Done, t.DoneWatermarks = held, wms
-		if m == nil || beyond(s.Found, m.standing(held), m.Watermarks()) {
+		if m == nil || beyond(s.Found, m.standing(held), m.marks(held)) {
 			return t, true, nil
+		}
+		if stands(s.Found, m.standing(held), m.marks(held)) {
+			return t, false, nil // A replay was stopped right there, before it was unmuted.
 		}
 		return nil, false, stop(s, "it holds positions of this pipeline and sink, but the state knows nothing of them: the sink was removed or renamed meanwhile")
 	}
@@ -126,9 +129,11 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 			return &rest, false, nil
 		}
 	}
-	if beyond(s.Found, dataflow.MergePositions(m.standing(held), rest.Done), m.Watermarks()) {
+	here := dataflow.MergePositions(rest.Done, m.standing(held))
+	replayed := stands(s.Found, here, m.marks(held))
+	if replayed || beyond(s.Found, here, m.marks(held)) {
 		t.Done, t.DoneWatermarks, t.Pending, t.Clock = held, wms, nil, nil
-		return t, true, nil
+		return t, !replayed, nil
 	}
 	from, _ := s.Known.From()
 	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another process or pipeline of this name has written it", held, from))
@@ -158,6 +163,17 @@ func (m *Manifest) standing(found dataflow.Positions) dataflow.Positions {
 	return out
 }
 
+// marks are the watermarks of m of the sources that found is about.
+func (m *Manifest) marks(found dataflow.Positions) map[string]dataflow.Time {
+	out := m.Watermarks()
+	for step := range out {
+		if len(found[step]) == 0 {
+			delete(out, step)
+		}
+	}
+	return out
+}
+
 // beyond says whether a target is further than a place of its history. In one history
 // the watermarks of a later place are not lower: where they are, another process has
 // read on from an earlier one, and its clock has decided otherwise.
@@ -165,7 +181,7 @@ func beyond(f dataflow.Committed, at dataflow.Positions, wms map[string]dataflow
 	switch compareAll(f.Positions, at) {
 	case more:
 		for step, w := range f.Watermarks {
-			if have, ok := wms[step]; ok && w < have && len(f.Positions[step]) > 0 {
+			if have, ok := wms[step]; ok && w < have {
 				return false
 			}
 		}

@@ -212,3 +212,28 @@ func TestWhatNoReplayMendsIsRefusedWithTheReason(t *testing.T) {
 		}
 	}
 }
+
+// A replay was stopped exactly where the target stands, before it was unmuted: the
+// state is there, whatever it knew of the target before. Other sources say nothing.
+func TestAReplayThatWasStoppedWhereTheTargetStandsIsOver(t *testing.T) {
+	found := dataflow.Committed{ID: "u", Positions: at("7", "5"), Watermarks: wm(70)}
+	m := func(w dataflow.Time, known *TargetState) *Manifest {
+		m := manifestAt("7", "5", w, known)
+		m.Sources["other"] = &SourceState{Watermark: 90, Splits: map[dataflow.Split]*SplitState{"0": {Position: "9"}}}
+		return m
+	}
+	old := &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30), Pending: []dataflow.Commit{{Epoch: 4, From: at("3", "3"), At: at("4", "4"), Watermarks: wm(40)}}}
+	for name, known := range map[string]*TargetState{"it knew nothing": nil, "it knew an older place": old} {
+		r, err := Recover(m(70, known), []SinkFacts{facts(known, found)}, true, nil)
+		if err != nil || len(r.Replays) != 0 || len(r.Targets["out"].Pending) != 0 || !stands(found, r.Targets["out"].Done, r.Targets["out"].DoneWatermarks) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		r, err = Recover(m(60, known), []SinkFacts{facts(known, found)}, true, nil)
+		if err != nil || len(r.Replays) != 1 {
+			t.Errorf("%s, and the watermark is behind: %+v, %v", name, r, err)
+		}
+		if _, err = Recover(m(80, known), []SinkFacts{facts(known, found)}, true, nil); !errors.Is(err, ErrCannotResume) {
+			t.Errorf("%s, and the watermark is further: %v", name, err)
+		}
+	}
+}
