@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,9 @@ operators:
   first: {from: once, top: {by: [k], order_by: [n], limit: 2, tumbling: 10s}}
   total: {from: push, group: {by: [k], aggregate: {rows: count(*), sum: sum(n)}, expire_after: 1000h}}
   hours: {from: push, window: {tumbling: 1m, by: [k], aggregate: {rows: count(*), sum: sum(n)}}}
+  sums: {from: once, over: {by: [k], rows_preceding: 3, expire_after: 1h, aggregate: {sum: sum(n)}}}
 sinks:
+  running: {from: sums, script: {}}
   unique: {from: once, script: {}}
   minutes: {from: minute, script: {}}
   visited: {from: visits, script: {}}
@@ -54,7 +57,7 @@ sinks:
   perhour: {from: hours, script: {}}
 `
 
-var sinkNames = []string{"unique", "minutes", "visited", "firsts", "pushed", "totals", "perhour"}
+var sinkNames = []string{"running", "unique", "minutes", "visited", "firsts", "pushed", "totals", "perhour"}
 
 // changes names the sinks that get changes.
 var changes = map[string]bool{"totals": true}
@@ -67,6 +70,8 @@ type process struct {
 	// produced: the producer has nothing more to send.
 	produced atomic.Bool
 	refused  atomic.Int64
+	// pulled counts the splits of pull that were read to their end.
+	pulled atomic.Int64
 	// dead, under the world's lock: it does nothing any more that others see.
 	dead  bool
 	fatal chan string
@@ -90,6 +95,7 @@ const patience = 2 * time.Minute
 // disk is what a process runs on.
 type disk struct {
 	fs   state.FS
+	dir  string // that everything is in
 	free func(string) (free, total uint64, err error)
 }
 
@@ -135,7 +141,7 @@ func (w *world) run(d disk, seed uint64) end {
 }
 
 func (p *process) live(ctx context.Context, g *engine.Graph, d disk) (out end) {
-	store, err := state.Open("state", state.Options{
+	store, err := state.Open(filepath.Join(d.dir, "state"), state.Options{
 		Logger: logger(), CacheBytes: 1 << 20, FS: d.fs, TablesFrom: int64(p.seed % 2), // all epochs as tables, or none
 		Fatal: func(reason string) {
 			p.fatal <- reason
@@ -146,15 +152,22 @@ func (p *process) live(ctx context.Context, g *engine.Graph, d disk) (out end) {
 		return end{err: fmt.Errorf("open the state: %w", err)}
 	}
 	p.job = engine.NewJob(g, engine.Options{
-		Store: store, WALDir: "wal", Every: time.Hour, EveryRows: 400, Memory: 32 << 20, StateMemory: 8 << 20, Log: logger(),
+		Store: store, WALDir: filepath.Join(d.dir, "wal"), Every: time.Hour, EveryRows: 400, Memory: 32 << 20, StateMemory: 8 << 20, Log: logger(),
 		Disks: disks(d), DiskFree: d.free, DiskReserve: func(uint64) uint64 { return 4096 },
+		Budget:     p.budget(),
 		OnManifest: func(m *checkpoint.Manifest) { out.manifest = m },
 	})
-	var res engine.Result
-	ctx, stop := context.WithCancel(context.WithValue(ctx, processKey{}, p))
-	res, err = p.job.Run(ctx)
+	var half error
+	ctx, stop := context.WithCancel(ctx)
+	if p.w.half {
+		p.sends.Go(func() { half = p.halfway(ctx, store) })
+	}
+	res, err := p.job.Run(ctx)
 	stop()
 	p.sends.Wait()
+	if half != nil {
+		err = half
+	}
 	if res.Manifest != nil {
 		out.manifest = res.Manifest
 	}
@@ -165,7 +178,21 @@ func (p *process) live(ctx context.Context, g *engine.Graph, d disk) (out end) {
 	return out
 }
 
-type processKey struct{}
+// budget of a stop: a process that stops halfway leaves commits behind.
+func (p *process) budget() time.Duration {
+	if p.w.half {
+		return time.Millisecond
+	}
+	return 0
+}
+
+// rows of each split that are there.
+func (p *process) rows() int {
+	if p.w.half {
+		return p.w.work.rows / 2
+	}
+	return p.w.work.rows
+}
 
 func disks(d disk) []string {
 	if d.free == nil {

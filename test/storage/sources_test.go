@@ -80,20 +80,21 @@ func (s *pull) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.Pol
 	s.rng.Shuffle(len(s.list), func(i, j int) { s.list[i], s.list[j] = s.list[j], s.list[i] })
 	for _, sp := range s.list {
 		at := s.next[sp]
-		if at == s.p.w.work.rows {
+		if at == s.p.rows() {
 			if s.told[sp] {
 				continue
 			}
 			s.told[sp] = true
-			return dataflow.Polled{Split: sp, Next: place(at), CaughtUp: true, Ended: true}, nil
+			s.p.pulled.Add(1)
+			return dataflow.Polled{Split: sp, Next: place(at), CaughtUp: true, Ended: !s.p.w.half}, nil
 		}
-		if s.rng.IntN(6) == 0 {
+		if s.rng.IntN(6) == 0 && !s.p.w.half {
 			s.p.job.Checkpoint()
 		}
 		if s.rng.IntN(4) == 0 { // Let others come in between.
 			time.Sleep(time.Duration(s.rng.IntN(500)) * time.Microsecond)
 		}
-		return s.read(sp, min(1+s.rng.IntN(12), s.p.w.work.rows-at)), nil
+		return s.read(sp, min(1+s.rng.IntN(12), s.p.rows()-at)), nil
 	}
 	return dataflow.Polled{}, pause(ctx, limit)
 }
@@ -176,7 +177,7 @@ func (s *push) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.Pol
 		s.next = out.Next
 		return out, nil
 	}
-	if done && !s.ended && s.next != nil {
+	if done && !s.ended && s.next != nil && !s.p.w.half {
 		s.ended = true
 		return dataflow.Polled{Split: ingest.Split, Next: s.next, CaughtUp: true, Ended: true}, nil
 	}
@@ -194,7 +195,7 @@ func (p *process) produce(ctx context.Context, s *ingest.Stream) {
 	var missing []int
 	w.mu.Lock()
 	for r := range w.work.requests {
-		if !w.acked[r] {
+		if !w.acked[r] && !(w.half && r >= w.work.requests/2) {
 			missing = append(missing, r)
 		}
 	}

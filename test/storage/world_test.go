@@ -90,6 +90,8 @@ type world struct {
 	acked map[int]bool
 	// silent: the producer is gone and sends nothing more.
 	silent bool
+	// half of everything is there, and some targets take no more commits.
+	half bool
 }
 
 // plant is a fault that the tests must find.
@@ -169,6 +171,9 @@ func (c committer) Commit(_ ctxless, k dataflow.Commit) error {
 	defer w.mu.Unlock()
 	if c.p.dead {
 		return errDead
+	}
+	if w.half && (c.name == "minutes" || c.name == "pushed") {
+		return errors.New("frozen")
 	}
 	t := w.targets[c.name]
 	switch dataflow.DecideCommit(t.held, k) {
