@@ -7,11 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"frazil/dataflow/failpoint"
 )
+
+// elsewhere are words that are names of sites and of something else in the program:
+// of metrics, and of a field in Iceberg's manifests.
+var elsewhere = []failpoint.Site{failpoint.WALWritten, failpoint.QuarantineKept, failpoint.DataFile}
 
 // A program without the tag has nothing of them: no name of a site, no variable, no
 // function that is called.
@@ -32,7 +37,7 @@ func TestReleaseBuildsHoldNoFailpoints(t *testing.T) {
 		}
 		names := []string{"FRAZIL_FAILPOINT"}
 		for _, s := range failpoint.Sites() {
-			if strings.Contains(string(s), "_") {
+			if strings.Contains(string(s), "_") && !slices.Contains(elsewhere, s) {
 				names = append(names, string(s))
 			}
 		}
