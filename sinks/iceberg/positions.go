@@ -107,7 +107,7 @@ func held(meta table.Metadata, sink string) (d positionsDoc, found bool, err err
 		return positionsDoc{}, false, nil
 	}
 	if d, err = decodePositions(text); err != nil {
-		return d, false, dataflow.Permanentf("table property %s%s: %w", propPositions, sink, err)
+		return d, false, dataflow.Permanentf("table at %s: property %s%s: %w", meta.Location(), propPositions, sink, err)
 	}
 	return d, true, nil
 }
