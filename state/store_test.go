@@ -9,12 +9,13 @@ import (
 	"syscall"
 	"testing"
 
+	"frazil/dataflow/flowtest/leak"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
