@@ -433,7 +433,7 @@ func OpenQuarantine(g *Graph, s *state.Store, walDir string) (*StoppedQuarantine
 		if m == nil || !src.resendable() || m.Sources[src.Name] == nil {
 			continue
 		}
-		f, err := newFixedStream(src, walDir, time.Now)
+		f, err := newFixedStream(src, walDir, s.FS(), time.Now)
 		if err == nil {
 			st, from := m.Sources[src.Name], ""
 			if sp := st.Splits[fixedSplit]; sp != nil {

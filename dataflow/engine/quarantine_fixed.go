@@ -12,6 +12,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/failpoint"
+	"frazil/state"
 	"frazil/state/wal"
 )
 
@@ -50,6 +51,7 @@ type fixedRecord struct {
 // reads.
 type fixedStream struct {
 	src *Source
+	fs  state.FS
 	dir string
 	now func() time.Time
 	// append is held during an append, so that records stand in the order of
@@ -93,10 +95,10 @@ func parseFixed(p string) (uint64, error) {
 }
 
 // newFixedStream opens the log of a source if there is one.
-func newFixedStream(src *Source, walDir string, now func() time.Time) (*fixedStream, error) {
-	f := &fixedStream{src: src, dir: filepath.Join(walDir, src.Name+string(fixedSplit)), now: now}
+func newFixedStream(src *Source, walDir string, fs state.FS, now func() time.Time) (*fixedStream, error) {
+	f := &fixedStream{src: src, fs: fs, dir: filepath.Join(walDir, src.Name+string(fixedSplit)), now: now}
 	f.mu.ids = map[string]uint64{}
-	if _, err := os.Stat(f.dir); errors.Is(err, os.ErrNotExist) {
+	if _, err := fs.Stat(f.dir); errors.Is(err, os.ErrNotExist) {
 		return f, nil
 	}
 	return f, f.open()
@@ -111,7 +113,7 @@ func (f *fixedStream) open() error {
 	}
 	var log *wal.Log
 	err := dataflow.Guarded(func() (err error) {
-		log, err = wal.Open(f.dir, wal.Options{SegmentBytes: 4 << 20})
+		log, err = wal.Open(f.dir, wal.Options{SegmentBytes: 4 << 20, FS: f.fs})
 		return err
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ func (j *Job) openFixed() error {
 			if !s.resendable() {
 				continue
 			}
-			f, err := newFixedStream(s, j.o.WALDir, j.o.Now)
+			f, err := newFixedStream(s, j.o.WALDir, j.o.Store.FS(), j.o.Now)
 			if err != nil {
 				return err
 			}
