@@ -56,6 +56,10 @@ func (c *coordinator) prepare(ctx context.Context) error {
 		keyed: map[string][]*keyedTask{}, sinks: map[string]*sinkTask{}, closed: map[string]*dataflow.ClosedUpTo{},
 		track: map[string]*tracker{}, fixed: c.j.fixed, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
 	}
+	// Before the targets are asked, which another pipeline's state cannot fit.
+	if c.manifest != nil && c.manifest.Pipeline != c.j.g.Name {
+		return dataflow.Permanentf("the state directory belongs to the pipeline %q, not to %q: choose another state.dir", c.manifest.Pipeline, c.j.g.Name)
+	}
 	if err := c.recover(ctx); err != nil {
 		return err
 	}
@@ -65,9 +69,6 @@ func (c *coordinator) prepare(ctx context.Context) error {
 			Pipeline: c.j.g.Name, Steps: map[string]string{}, Sources: map[string]*checkpoint.SourceState{},
 			Targets: map[string]*checkpoint.TargetState{}, Ledger: checkpoint.NewLedger(),
 		}
-	}
-	if c.manifest.Pipeline != c.j.g.Name {
-		return dataflow.Permanentf("the state directory belongs to the pipeline %q, not to %q: choose another state.dir", c.manifest.Pipeline, c.j.g.Name)
 	}
 	for _, s := range c.j.g.Sources {
 		c.plant.backlog[s.Name] = &atomic.Bool{}
