@@ -98,7 +98,10 @@ func (s *Stream) conclude(o *outcome, first uint64, err error) {
 
 // append writes to the log; the error is what producers are told.
 func (s *Stream) append(frames []wal.Frame) (first uint64, err error) {
-	if s.down {
+	// Behind a group that could not be remembered nothing may be: what is remembered
+	// of it would make the keys look complete up to there, and that group's producers
+	// would add their records again.
+	if s.down || s.err() != nil {
 		return 0, ErrUnavailable
 	}
 	err = dataflow.Guarded(func() error {
