@@ -131,7 +131,9 @@ func noRoomAt(seed uint64, k int, want results, figures full.Figures) error {
 	w := newWorld(syncWork(seed))
 	mem := vfs.NewCrashableMem()
 	s := &small{at: k, refusals: 1 + rng.IntN(12)}
+	lives := 0
 	e, err := w.lives(40, rng.Uint64(), figures, func(life int) disk {
+		lives = life + 1
 		if life > 0 {
 			mem = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
 		}
@@ -146,6 +148,9 @@ func noRoomAt(seed uint64, k int, want results, figures full.Figures) error {
 		return fmt.Errorf("%w: %d of %d", errNotHit, k, s.ops)
 	}
 	figures["full"]++
+	if lives == 1 {
+		figures["went_on_by_itself"]++
+	}
 	figures["refused_operations"] += int64(s.refused)
 	return w.compare(want, e.manifest)
 }
