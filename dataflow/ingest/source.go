@@ -23,6 +23,8 @@ type source struct {
 	bad    *dataflow.BadRows
 	closed chan struct{}
 	once   sync.Once
+	// mu is held while entries are taken or dropped: Close may overlap with Poll.
+	mu sync.Mutex
 
 	assigned, paused, told bool
 	pos, until             uint64 // until 0: none
@@ -93,6 +95,8 @@ func (r *source) Unassign(_ context.Context, splits []dataflow.Split) error {
 
 // drop forgets what was read ahead.
 func (r *source) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.hasHeld {
 		r.held.release()
 		r.held, r.hasHeld = entry{}, false
@@ -126,7 +130,7 @@ func (r *source) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.P
 		}
 		var wake <-chan struct{}
 		if r.assigned && !r.paused {
-			p, w, err := r.poll(limit)
+			p, w, err := r.pollOpen(limit)
 			if err != nil || p.Split != "" {
 				return p, err
 			}
@@ -147,6 +151,18 @@ func (r *source) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.P
 		case <-ctx.Done():
 		case <-r.closed:
 		}
+	}
+}
+
+// pollOpen polls unless the source is closed, which has dropped all then.
+func (r *source) pollOpen(limit dataflow.PollLimit) (dataflow.Polled, <-chan struct{}, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.closed:
+		return dataflow.Polled{}, nil, ErrClosed
+	default:
+		return r.poll(limit)
 	}
 }
 
@@ -367,6 +383,7 @@ func (r *source) Locate(_ dataflow.Split, pos int64) string { return strconv.For
 // Close implements dataflow.Source.
 func (r *source) Close() error {
 	r.once.Do(func() { close(r.closed) })
+	r.drop()
 	return nil
 }
 
