@@ -53,7 +53,9 @@ func scan(fs vfs.FS, dir string, sure uint64, visit func(Frame) error) (*found, 
 		path := fs.PathJoin(dir, segmentName(first))
 		s, clean, err := readSegment(fs, path, first, until, func(f Frame, at int64) {
 			frames = append(frames, f)
-			if sure > 0 && f.First >= sure {
+			// What stands before a later segment was synced before that one had its
+			// name, also where the marker was not told any more.
+			if until == 0 && sure > 0 && f.First >= sure {
 				if len(r.unsure) == 0 {
 					r.at = at
 				}
