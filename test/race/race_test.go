@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 // meet are the packages of the short tier. What is expensive and has no goroutines
 // of its own, as expressions and codecs, is left to the full one.
 var meet = []string{
-	"./dataflow/engine", "./dataflow/ingest", "./state/wal", "./sources/files", "./sources/generate", "./sources/http", "./sources/mqtt", "./sinks/files",
+	"./dataflow/engine", "./dataflow/ingest", "./state/wal", "./sources/mqtt",
 }
 
 // packages are all that have tests, as they stand in the portions: new ones at the
