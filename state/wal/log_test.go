@@ -67,3 +67,39 @@ func TestWhatWasAppendedIsReadAgainInOrder(t *testing.T) {
 		t.Fatalf("got  %v\nwant %v", got, want[7:])
 	}
 }
+
+// The power goes between the name of a new segment and the marker, which then tells an
+// older place, in a segment before the last. What stands there was synced: it stays
+// where it is, so that a truncation behind it removes nothing else.
+func TestAMarkerOfAnEarlierSegmentMovesNothing(t *testing.T) {
+	for next := uint64(1); next <= 8; next++ {
+		fs := vfs.NewMem()
+		l := open(t, fs, 100)
+		var want []string
+		add := func(from, to int) {
+			for i := from; i < to; i++ {
+				body := fmt.Sprintf("body %d, of some length", i)
+				first, err := l.Append([]Frame{{Records: 1, Body: []byte(body)}})
+				must(t, err)
+				want = append(want, fmt.Sprintf("%d+1 %s", first, body))
+			}
+		}
+		add(0, 8)
+		if n := len(l.mu.segments); n < 3 {
+			t.Fatalf("%d segments, want at least 3", n)
+		}
+		must(t, l.Close())
+		write(t, fs, "w/"+markerName, mark{next: next, acked: 1}.encode())
+		l = open(t, fs, 100)
+		add(8, 10)
+		must(t, l.Truncate(4))
+		for range 2 {
+			if got := bodies(t, l, 4); fmt.Sprint(got) != fmt.Sprint(want[3:]) {
+				t.Fatalf("marker at %d: got  %v\nwant %v", next, got, want[3:])
+			}
+			must(t, l.Close())
+			l = open(t, fs, 100)
+		}
+		must(t, l.Close())
+	}
+}
