@@ -74,7 +74,11 @@ func TestC01CrashAroundTheCommit(t *testing.T) {
 			}
 			b.put(all...)
 			p := newPlace(t, "case", appending(b, topic, "200ms"))
-			r := p.Start([]string{"FRAZIL_FAILPOINT=" + point}, "run", p.File)
+			var env []string
+			if point != "acknowledged" {
+				env = []string{"FRAZIL_FAILPOINT=" + point}
+			}
+			r := p.Start(env, "run", p.File)
 			if point == "acknowledged" {
 				b.awaitOffsets(topic, topic, map[int32]int64{0: 3, 1: 3})
 				r.Kill()
