@@ -61,7 +61,10 @@ checkpoint: {every: 300ms}
 		r.Until("the other stream is committed on", func() bool { return committed("b") >= from+rows })
 		return float64(committed("b")-from) / time.Since(began).Seconds()
 	}
-	const more = 200_000
+	more := int64(200_000)
+	if os.Getenv("FRAZIL_LONG") != "" {
+		more = 3_000_000
+	}
 	pace(more / 2)
 	alone := pace(more)
 
@@ -82,6 +85,7 @@ checkpoint: {every: 300ms}
 	store.hold.Store(&hold)
 	r.Until("an upload hangs and the stream refuses", func() bool { return held.Load() > 0 && stuck.refused.Load() > 0 })
 	before := committed("a")
+	pace(more / 10) // The first epoch has waited for a second.
 	during := pace(more)
 	if got := committed("a"); got != before {
 		t.Errorf("%d rows of the table whose uploads hang were committed", got-before)
