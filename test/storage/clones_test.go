@@ -134,7 +134,7 @@ func (x *crashes) from(c crash) error {
 func clonesOf(seed uint64, n int, plant plant, lie string) (full.Figures, error) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	x := &crashes{rng: rng, figures: full.Figures{}, left: n, lie: lie}
-	for x.left > 0 {
+	for without := 0; x.left > 0; {
 		w := work{rows: 60 + rng.IntN(120), requests: 20 + rng.IntN(60), seed: rng.Uint64()}
 		var err error
 		if x.want, err = reference(w); err != nil {
@@ -147,8 +147,10 @@ func clonesOf(seed uint64, n int, plant plant, lie string) (full.Figures, error)
 		if err := x.from(crash{w: world, fs: vfs.NewCrashableMem(), text: "the first run"}); err != nil {
 			return x.figures, err
 		}
-		if x.left == before {
-			return x.figures, fmt.Errorf("no clone was taken")
+		if x.left < before {
+			without = 0
+		} else if without++; without == 10 {
+			return x.figures, fmt.Errorf("no clone was taken in %d runs", without)
 		}
 	}
 	return x.figures, nil
