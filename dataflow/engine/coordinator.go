@@ -269,7 +269,9 @@ func (c *coordinator) step(e checkpoint.Event) error {
 		case checkpoint.AckSource:
 			c.ack(a.Source, a.Epoch)
 		case checkpoint.EndTasks:
-			c.eachSource(func(t *sourceTask) { t.send(command{end: true}) })
+			for _, r := range c.regions {
+				r.eachSource(func(t *sourceTask) { t.send(command{end: true}) })
+			}
 		case checkpoint.Exit:
 			c.finished = true
 			c.result.Manifest = c.manifest
@@ -287,14 +289,6 @@ func (c *coordinator) holdBacklogged() {
 	held := c.state.Held()
 	for name, b := range c.plant.backlog {
 		b.Store(c.diskFull || c.replay >= len(c.rec.Replays) && slices.Contains(held, name))
-	}
-}
-
-func (c *coordinator) eachSource(f func(*sourceTask)) {
-	for _, s := range c.sources {
-		for _, t := range s.tasks {
-			f(t)
-		}
 	}
 }
 

@@ -27,15 +27,15 @@ type waitingRow struct {
 
 // run takes what comes in until all edges have ended. It needs no alignment: what
 // comes on an edge behind its barrier waits by itself.
-func (q *quarantineTask) run(ctx context.Context) error {
-	err := q.receive(ctx)
+func (q *quarantineTask) run(context.Context) error {
+	err := q.receive()
 	if err == nil || errors.Is(err, errStopped) {
 		return err
 	}
 	return fmt.Errorf("quarantine: %w", err)
 }
 
-func (q *quarantineTask) receive(context.Context) error {
+func (q *quarantineTask) receive() error {
 	q.waits = make([]edgeRows, len(q.edges))
 	for left := len(q.edges); left > 0; {
 		edge, m, err := q.in.take()

@@ -107,7 +107,7 @@ checkpoint: {every: 300ms}
 	r.Until("the stream is committed on", func() bool { return committed("a") > before })
 	wantA, wantB := stuck.end(t), free.end(t)
 	r.Until("everything accepted is committed", func() bool { return committed("a") == wantA && committed("b") == wantB })
-	peak := peakRSS(t, r)
+	peak := r.PeakRSS()
 	t.Logf("%d and %d rows; %d uploads hung, %d requests were refused; the other stream: %.0f rows a second alone, %.0f beside the hang, ratio %.2f; peak memory %d MiB",
 		wantA, wantB, held.Load(), stuck.refused.Load(), alone, during, during/alone, peak>>20)
 	if limit := int64(256<<20) * 11 / 10; peak > limit {
@@ -234,24 +234,4 @@ func freeAddress(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// peakRSS is the most memory that the program had resident, in bytes.
-func peakRSS(t *testing.T, r *program.Process) int64 {
-	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(raw)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n << 10
-		}
-	}
-	t.Fatal("the kernel does not tell the memory of the program")
-	return 0
 }

@@ -114,16 +114,22 @@ func errorAt(seed uint64, k int, want results, figures full.Figures) error {
 
 // At the k-th operation on the disk, for every k up to 2,000, there is an error.
 func TestStorageErrors(t *testing.T) {
-	const each = 10
-	full.Suite{Name: "storage-errors", Total: 2000 / each, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
+	eachK(t, full.Suite{Name: "storage-errors", Total: 2000 / 10, Short: 1}, 10, faultyWork, errorAt)
+}
+
+// eachK works through the operations k of a suite, each of them a portion, all of a
+// portion with the same work.
+func eachK(t *testing.T, s full.Suite, each int, of func(seed uint64) work, at func(seed uint64, k int, want results, figures full.Figures) error) {
+	t.Helper()
+	s.Run(t, func(t *testing.T, portion int) full.Figures {
 		figures := full.Figures{}
 		seed := uint64(portion)
-		want, err := reference(faultyWork(seed))
+		want, err := reference(of(seed))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for k := portion * each; k < (portion+1)*each; k++ {
-			if err := errorAt(seed, k, want, figures); err != nil {
+			if err := at(seed, k, want, figures); err != nil {
 				t.Fatalf("k = %d: %v", k, err)
 			}
 		}

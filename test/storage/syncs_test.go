@@ -79,21 +79,7 @@ func syncFails(seed uint64, k int, want results, figures full.Figures) error {
 // The k-th sync fails, for every k up to 300, and is never tried again as if nothing
 // were: what was acknowledged is there when the power goes.
 func TestAFailedSyncLosesNothing(t *testing.T) {
-	const each = 5
-	full.Suite{Name: "storage-syncs", Total: 300 / each, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
-		figures := full.Figures{}
-		seed := uint64(portion)
-		want, err := reference(syncWork(seed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for k := portion * each; k < (portion+1)*each; k++ {
-			if err := syncFails(seed, k, want, figures); err != nil {
-				t.Fatalf("k = %d: %v", k, err)
-			}
-		}
-		return figures
-	})
+	eachK(t, full.Suite{Name: "storage-syncs", Total: 300 / 5, Short: 1}, 5, syncWork, syncFails)
 }
 
 // The disk of these tests loses what a program keeps that tries a failed sync again.
