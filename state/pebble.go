@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -112,38 +111,4 @@ func panicError(f func() error) (panicked bool, err error) {
 		}
 	}()
 	return false, f()
-}
-
-// namesFS ends the store when a folder cannot be synced. Pebble panics then, also
-// where nobody can catch it.
-type namesFS struct {
-	vfs.FS
-	// log is where it is told; nil: the store is not open yet.
-	log atomic.Pointer[pebbleLogger]
-}
-
-type namesFile struct {
-	vfs.File
-	fs *namesFS
-}
-
-// Unwrap implements vfs.FS.
-func (n *namesFS) Unwrap() vfs.FS { return n.FS }
-
-// OpenDir implements vfs.FS.
-func (n *namesFS) OpenDir(name string) (vfs.File, error) {
-	f, err := n.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
-	}
-	return &namesFile{f, n}, nil
-}
-
-// Sync implements vfs.File.
-func (f *namesFile) Sync() error {
-	err := f.File.Sync()
-	if log := f.fs.log.Load(); err != nil && log != nil {
-		log.Fatalf("sync the folder: %v", err)
-	}
-	return err
 }

@@ -108,8 +108,8 @@ func Open(dir string, o Options) (*Store, error) {
 func (s *Store) open(o Options) error {
 	cache := pebble.NewCache(o.CacheBytes)
 	defer cache.Unref() // Pebble holds its own reference.
-	log, names := pebbleLogger{s.log, o.Fatal}, &namesFS{FS: s.fs}
-	opts := pebbleOptions(names, cache, log)
+	log, ending := pebbleLogger{s.log, o.Fatal}, &endFS{FS: s.fs}
+	opts := pebbleOptions(ending, cache, log)
 	opts.Lock = s.lock
 	opts.EnsureDefaults()
 	if err := removeTables(s.fs, s.dir); err != nil {
@@ -127,7 +127,7 @@ func (s *Store) open(o Options) error {
 	if err := s.load(); err != nil {
 		return errors.Join(err, db.Close())
 	}
-	names.log.Store(&log)
+	ending.log.Store(&log)
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,12 +109,7 @@ func (w *world) run(d disk, seed uint64) end {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	over := make(chan end, 1)
-	go func() {
-		// A call into the store that ends with Fatal ends this goroutine.
-		e := end{err: errors.New("the store ended the goroutine")}
-		defer func() { over <- e }()
-		e = p.live(ctx, g, d)
-	}()
+	go func() { over <- p.live(ctx, g, d) }()
 	var out end
 	select {
 	case out = <-over:
@@ -145,7 +139,7 @@ func (p *process) live(ctx context.Context, g *engine.Graph, d disk) (out end) {
 		Logger: logger(), CacheBytes: 1 << 20, FS: d.fs, TablesFrom: int64(p.seed % 2), // all epochs as tables, or none
 		Fatal: func(reason string) {
 			p.fatal <- reason
-			runtime.Goexit()
+			select {} // Ending the goroutine would run what it defers, with locks that it does not have.
 		},
 	})
 	if err != nil {
