@@ -73,9 +73,9 @@ func (r *source) Assign(_ context.Context, splits []dataflow.SplitAt) error {
 				return err
 			}
 		}
-		if pos > r.s.log.Next() {
+		if read := max(pos, until); read > r.s.log.Next() {
 			return dataflow.Permanentf("%w: the write-ahead log ends with record %d, and record %d was read from it before: its directory was removed or replaced. Put it back, or start anew with another state directory and other tables",
-				dataflow.ErrGap, r.s.log.Next()-1, pos-1)
+				dataflow.ErrGap, r.s.log.Next()-1, read-1)
 		}
 		if first := r.s.log.First(); pos < first {
 			return dataflow.Permanentf("%w: the records %d to %d were committed and removed from the write-ahead log; the state that they made is needed to go on", dataflow.ErrGap, pos, first-1)

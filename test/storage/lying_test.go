@@ -38,7 +38,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		"a commit lost":            {plant: dropCommit, want: "is not there|rows, want"},
 		"retries under other keys": {plant: forgetKeys, want: "twice"},
 		"a log that is not synced": {lie: ".wal", want: "was acknowledged and is not there|is damaged"},
-		"a state without syncs":    {lie: ".log", want: "ahead of the state"},
+		"a state without syncs":    {lie: ".log", want: "ahead of the state|open the state: |the ledger says|state that they made is needed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error

@@ -156,13 +156,15 @@ type streamSource interface {
 // push reads the stream, which ends when its producer has nothing more to send.
 type push struct {
 	streamSource
-	p     *process
-	next  dataflow.Position
-	ended bool
+	p *process
+	// until is where a replay ends, nil behind it.
+	next, until dataflow.Position
+	ended       bool
 }
 
 func (s *push) Assign(ctx context.Context, splits []dataflow.SplitAt) error {
-	s.next = splits[0].From
+	s.next, s.ended = splits[0].From, false
+	s.until = splits[0].Until
 	return s.streamSource.Assign(ctx, splits)
 }
 
@@ -177,7 +179,7 @@ func (s *push) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.Pol
 		s.next = out.Next
 		return out, nil
 	}
-	if done && !s.ended && s.next != nil && !s.p.w.half {
+	if done && !s.ended && s.next != nil && s.until == nil && !s.p.w.half {
 		s.ended = true
 		return dataflow.Polled{Split: ingest.Split, Next: s.next, CaughtUp: true, Ended: true}, nil
 	}
