@@ -120,7 +120,7 @@ func TestAStoreThatCannotGoOnEndsTheProcess(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	want := `level=ERROR msg="state store cannot go on; the last durable epoch is kept, and the next start goes on from it: pebble: fatal commit error: input/output error"`
+	want := `level=ERROR msg="state store cannot go on; the last durable epoch is kept, and the next start goes on from it: sync state/000002.log: input/output error"`
 	if lines := strings.TrimSpace(string(out)); !strings.HasSuffix(lines, want) || strings.Contains(lines, "goroutine") {
 		t.Fatalf("got\n%s\nwant at the end\n%s", lines, want)
 	}
