@@ -135,8 +135,20 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 		t.Done, t.DoneWatermarks, t.Pending, t.Clock = held, wms, nil, nil
 		return t, !replayed, nil
 	}
+	if o := compareAll(held, here); o == more || o == same {
+		return nil, false, stop(s, elsewhere(s))
+	}
 	from, _ := s.Known.From()
 	return nil, false, stop(s, fmt.Sprintf("it holds %s, the state knows %s: it was rolled back, or another process or pipeline of this name has written it", held, from))
+}
+
+// elsewhere says what to do about a state whose epochs are not those that led to s.
+func elsewhere(s SinkFacts) string {
+	why := "it is further than the state, and its watermark is lower: another process has gone on from an earlier epoch, on another copy of the state; run that one"
+	if s.NotReplayable == "" {
+		why += ", or, if its state is lost, move this state directory away: then the results are made again, up to what the targets hold without being written"
+	}
+	return why
 }
 
 // stands says whether a target is exactly at a place.

@@ -168,8 +168,13 @@ func TestASplitOfWhichNothingWasReadIsNowhereYet(t *testing.T) {
 func TestAStateOfAnotherHistoryIsRefused(t *testing.T) {
 	known := &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30)}
 	found := dataflow.Committed{ID: "u", Positions: at("9", "4"), Watermarks: wm(35)}
-	if _, err := Recover(manifestAt("4", "4", 40, known), []SinkFacts{facts(known, found)}, true, nil); !errors.Is(err, ErrCannotResume) {
-		t.Errorf("got %v", err)
+	for reason, advice := range map[string]string{"": "move this state directory away", "of a push source": "run that one"} {
+		s := facts(known, found)
+		s.NotReplayable = reason
+		_, err := Recover(manifestAt("4", "4", 40, known), []SinkFacts{s}, true, nil)
+		if !errors.Is(err, ErrCannotResume) || !strings.Contains(err.Error(), "another process has gone on from an earlier epoch") || !strings.HasSuffix(strings.Split(err.Error(), ": then")[0], advice) {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 

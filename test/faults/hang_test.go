@@ -72,16 +72,17 @@ checkpoint: {every: 300ms}
 	r.Until("both tables have rows", func() bool { return committed("a") > 0 })
 	var held atomic.Int64
 	lifted := make(chan struct{})
-	hold := func(ctx context.Context, r *http.Request) {
+	hold := holder(func(ctx context.Context, r *http.Request, _ []byte) func(int) {
 		if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/"+space+"/a/data/") {
-			return
+			return nil
 		}
 		held.Add(1)
 		select {
 		case <-lifted:
 		case <-ctx.Done():
 		}
-	}
+		return nil
+	})
 	store.hold.Store(&hold)
 	r.Until("an upload hangs and the stream refuses", func() bool { return held.Load() > 0 && stuck.refused.Load() > 0 })
 	before := committed("a")

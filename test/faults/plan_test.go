@@ -70,6 +70,8 @@ type plan struct {
 	byOp  map[string]int
 	log   strings.Builder
 	began time.Time
+
+	rivals sync.WaitGroup // commits of the rival that a request waits for
 }
 
 func newPlan(seed uint64, faults int) *plan {
@@ -82,6 +84,7 @@ func (p *plan) next(x *proxy, op string, r *http.Request) fault {
 	f := p.choose(x, op, r)
 	if f == conflict {
 		p.rival(r.URL.Path)
+		p.rivals.Done()
 	}
 	return f
 }
@@ -106,6 +109,9 @@ func (p *plan) choose(x *proxy, op string, r *http.Request) fault {
 		p.row[op]++
 		p.left--
 		p.count[f]++
+		if f == conflict {
+			p.rivals.Add(1)
+		}
 		return f
 	}
 	return none
@@ -116,6 +122,13 @@ func (p *plan) turn(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.on = on
+}
+
+// end switches the faults off and waits until no request waits for the rival any
+// more, who has other pipelines to serve.
+func (p *plan) end() {
+	p.turn(false)
+	p.rivals.Wait()
 }
 
 // remaining is how many faults are still to come.

@@ -27,14 +27,17 @@ type proxy struct {
 	to   *url.URL
 	plan *plan
 
-	// hold, if set, is asked about every request before it is sent on.
-	hold atomic.Pointer[func(ctx context.Context, r *http.Request)]
+	// hold, if set, is asked about every request before it is sent on, and told the
+	// status of the answer where it returns a function.
+	hold atomic.Pointer[holder]
 
 	mu     sync.Mutex
 	old    map[string][]answer // what was answered to GET of a table, by path
 	token  string              // the one that is good; "" for none
 	tokens int
 }
+
+type holder func(ctx context.Context, r *http.Request, body []byte) (answered func(status int))
 
 type answer struct {
 	status int
@@ -65,8 +68,9 @@ func (x *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // The client has gone.
 	}
+	var answered func(status int)
 	if hold := x.hold.Load(); hold != nil {
-		(*hold)(r.Context(), r)
+		answered = (*hold)(r.Context(), r, body)
 	}
 	op := operation(x.side, r)
 	f := x.plan.next(x, op, r)
@@ -88,6 +92,9 @@ func (x *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// The server itself has failed, or the client has gone.
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
+	}
+	if answered != nil {
+		answered(a.status)
 	}
 	if f == stale {
 		a = x.former(r.URL.Path, a)

@@ -248,7 +248,7 @@ func (x *trial) spoil() {
 		x.figures["kills"]++
 		return
 	}
-	x.plan.turn(false)
+	x.plan.end()
 	r.Terminate()
 }
 

@@ -32,16 +32,17 @@ func (x *trial) zombie() {
 	// The zombie: what it commits is on its way for as long as the test likes.
 	var held atomic.Int64
 	lifted := make(chan struct{})
-	hold := func(ctx context.Context, r *http.Request) {
+	hold := holder(func(ctx context.Context, r *http.Request, _ []byte) func(int) {
 		if operation("catalog", r) != opCommit {
-			return
+			return nil
 		}
 		held.Add(1)
 		select {
 		case <-lifted:
 		case <-ctx.Done():
 		}
-	}
+		return nil
+	})
 	x.catalog.hold.Store(&hold)
 	zombie := p.Start(nil, "run", p.File)
 	x.feed.put()
