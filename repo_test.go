@@ -61,6 +61,7 @@ var layers = []struct {
 	{"...", "github.com/apache/iceberg-go/...", nil, "the Iceberg library only in its sink"},
 	{"...", "modernc.org/sqlite/...", nil, "SQLite only behind the Iceberg catalog"},
 	{"...", "github.com/jackc/pgx/...", nil, "the PostgreSQL client only in its source and sink"},
+	{"...", "github.com/go-sql-driver/...", nil, "the MySQL client only in its source"},
 	{"...", "github.com/goccy/go-yaml/...", nil, "YAML is read in one place"},
 }
 
@@ -74,11 +75,12 @@ var homes = map[string][]string{
 	"testing":                           {"dataflow/flowtest/...", "test/..."},
 	"frazil/dataflow/flowtest/...":      {"dataflow/flowtest/...", "test/..."},
 	"github.com/cockroachdb/pebble/...": {"state/...", "test/..."},
-	"github.com/twmb/franz-go/...":      {"sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "test/..."},
+	"github.com/twmb/franz-go/...":      {"sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "dataflow/flowtest/rig/...", "test/..."},
 	"github.com/eclipse/...":            {"sources/mqtt/...", "sinks/mqtt/...", "examples/mqtt/..."},
 	"github.com/apache/iceberg-go/...":  {"sinks/iceberg/...", "sources/iceberg/..."},
 	"modernc.org/sqlite/...":            {"sinks/iceberg/..."},
-	"github.com/jackc/pgx/...":          {"sources/cdc/...", "sources/outbox/...", "sinks/postgres/..."},
+	"github.com/jackc/pgx/...":          {"sources/cdc/...", "sources/outbox/...", "sinks/postgres/...", "dataflow/flowtest/rig/...", "test/..."},
+	"github.com/go-sql-driver/...":      {"sources/outbox/...", "dataflow/flowtest/rig/...", "test/..."},
 	"github.com/goccy/go-yaml/...":      {"dataflow/component"},
 }
 

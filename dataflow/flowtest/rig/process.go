@@ -20,6 +20,9 @@ import (
 // minute for a JVM.
 const readyWithin = 3 * time.Minute
 
+// stopWithin bounds every end in good order; who takes longer is killed.
+const stopWithin = 30 * time.Second
+
 // process is a server that runs.
 type process struct {
 	name string
@@ -28,8 +31,14 @@ type process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// launch starts a program whose output goes to a file.
+// launch starts a program whose output goes to a file, and which is killed when we
+// die.
 func launch(name, dir, log, program string, args ...string) (*process, error) {
+	return launchAs(&syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, name, dir, log, program, args...)
+}
+
+// launchAs is launch with a user of its own and another signal when we die.
+func launchAs(child *syscall.SysProcAttr, name, dir, log, program string, args ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, err
@@ -38,8 +47,9 @@ func launch(name, dir, log, program string, args ...string) (*process, error) {
 	p := &process{name: name, log: log, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, out, out
 	// A group of its own, so that an interrupt from the keyboard does not reach
-	// it before us; killed when we die.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	// it before us.
+	child.Setpgid = true
+	p.cmd.SysProcAttr = child
 	started := make(chan error)
 	go func() {
 		// The kernel takes the end of the thread that started it for our end.
@@ -89,7 +99,7 @@ func (p *process) stop() {
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(stopWithin):
 		p.kill()
 	}
 }
@@ -106,6 +116,41 @@ func (p *process) signal(s syscall.Signal) {
 		_ = p.cmd.Process.Signal(s)
 	}
 }
+
+// childrenOf lists the processes that a process has started and not yet buried.
+func childrenOf(pid int) []int {
+	entries, _ := os.ReadDir("/proc")
+	var out []int
+	for _, e := range entries {
+		child, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if f := statOf(child); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			out = append(out, child)
+		}
+	}
+	return out
+}
+
+// running says whether a process is there and has not ended.
+func running(pid int) bool {
+	f := statOf(pid)
+	return len(f) > 0 && f[0] != "Z" && f[0] != "X"
+}
+
+// statOf is what the kernel says of a process behind its name: its state, its
+// parent, and so on. Nothing if there is no such process.
+func statOf(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+}
+
+// ownName makes a name that nobody else takes.
+func ownName() string { return fmt.Sprintf("t_%016x", rand.Uint64()) }
 
 // answers says whether the address gives status 200.
 func answers(url string) func() bool {
