@@ -39,6 +39,7 @@ var layers = []struct {
 	{"dataflow/component", "frazil/...", []string{"frazil/dataflow", "frazil/state"}, "the registry knows contracts, not components"},
 	{"dataflow/codec/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec/..."}, "codecs turn bytes into columns and know nothing else"},
 	{"dataflow/ingest/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/state/wal", "frazil/dataflow/ingest/..."}, "what push sources share knows contracts and the log"},
+	{"dataflow/spool/...", "frazil/...", []string{"frazil/dataflow", "frazil/state"}, "what sinks stage on this machine knows contracts"},
 	{"dataflow/checkpoint/...", "frazil/...", []string{"frazil/dataflow", "frazil/state", "frazil/dataflow/checkpoint/..."}, "the protocol is pure"},
 	{"dataflow/engine/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/checkpoint/...", "frazil/dataflow/engine/...", "frazil/state/..."}, "the engine runs graphs and knows no component"},
 	{"operators/expr/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/operators/expr/..."}, "expressions stand alone"},
@@ -65,7 +66,7 @@ var layers = []struct {
 	{"...", "github.com/goccy/go-yaml/...", nil, "YAML is read in one place"},
 }
 
-var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/ingest", "frazil/operators/expr/...", "frazil/state"}
+var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/ingest", "frazil/dataflow/spool", "frazil/operators/expr/...", "frazil/state"}
 
 // everywhere may be imported by all: it is nothing in a release, and imports nothing.
 const everywhere = "frazil/dataflow/failpoint"

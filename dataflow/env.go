@@ -44,7 +44,10 @@ type Env struct {
 	// WALDir is the folder of the write-ahead logs of the pipeline's push sources;
 	// each step has one of its own in it. It is made by who needs it.
 	WALDir string
-	// FS is the file system of WALDir; nil is the machine's.
+	// SpoolDir is the folder of what sinks have staged on this machine; each step has
+	// one of its own in it. It is made by who needs it.
+	SpoolDir string
+	// FS is the file system of WALDir and SpoolDir; nil is the machine's.
 	FS state.FS
 	// Preview: nothing that the run takes is kept, so that a push source must tell no
 	// producer that something is safe.
@@ -57,6 +60,14 @@ type Env struct {
 	// it holds, of a keyed operator the state it keeps in memory beside its KV; what
 	// is more can wait in the KV. 0 is no bound.
 	Memory int64
+}
+
+// SpoolFS is the file system of SpoolDir.
+func (e *Env) SpoolFS() state.FS {
+	if e.FS == nil {
+		return state.OS
+	}
+	return e.FS
 }
 
 // ClosedUpTo is a time up to which a step has closed its windows although the

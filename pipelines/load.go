@@ -47,6 +47,8 @@ type Pipeline struct {
 	StateDir string
 	// WALDir is the directory of the write-ahead logs of push sources.
 	WALDir string
+	// SpoolDir is the directory of what sinks have staged on this machine.
+	SpoolDir string
 	// StateMemory bounds the memory of keyed state in bytes; Memory that of
 	// queues, state and writers together.
 	StateMemory, Memory int64
@@ -181,6 +183,11 @@ type stateConfig struct {
 	// told is safe: do not remove it with the state. Default:
 	// ./frazil-data/wal/NAME, or with dir DIR.wal.
 	WAL string `yaml:"wal"`
+	// Spool is the directory of rows that sinks have staged and not yet committed,
+	// where the target cannot take them unseen: kafka. What it holds cannot be read
+	// again: keep it with the state. Default: the state's, with ".spool" behind it,
+	// or ./frazil-data/spool/NAME.
+	Spool string `yaml:"spool"`
 	// Quarantine: bounds of the rows of late and bad ports that nobody reads.
 	Quarantine quarantineConfig `yaml:"quarantine"`
 }
@@ -296,6 +303,14 @@ func (l *loader) load(path string, o Options) *Pipeline {
 		p.WALDir = filepath.Clean(p.StateDir) + ".wal"
 	default:
 		p.WALDir = "./frazil-data/wal/" + p.Name
+	}
+	switch {
+	case l.file.State.Spool != "":
+		p.SpoolDir = l.file.State.Spool
+	case p.StateDir != "":
+		p.SpoolDir = filepath.Clean(p.StateDir) + ".spool"
+	default:
+		p.SpoolDir = "./frazil-data/spool/" + p.Name
 	}
 	if p.StateDir == "" {
 		p.StateDir = "./frazil-data/state/" + p.Name

@@ -265,7 +265,7 @@ func (l *loader) planSink(s *step) *engine.Sink {
 		}
 		return dataflow.ShowChanges(w, in.Input, env.Alloc), nil
 	}
-	if spec.NewCommitter != nil {
+	if spec.NewCommitter != nil && !plan.WritesThrough {
 		out.NewCommitter = func(ctx context.Context, env *dataflow.Env) (dataflow.Committer, error) {
 			return spec.NewCommitter(ctx, env, in, cfg)
 		}

@@ -33,8 +33,14 @@ type Options struct {
 	TablesFrom int64
 }
 
-// FS is a file system.
-type FS = vfs.FS
+// FS is a file system, File a file of one.
+type (
+	FS   = vfs.FS
+	File = vfs.File
+)
+
+// OS is the machine's file system.
+var OS FS = vfs.Default
 
 const defaultCache = 32 << 20
 

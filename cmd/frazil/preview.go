@@ -61,7 +61,7 @@ func (c *cli) runPreview(p *pipelines.Pipeline, f runFlags) (code int, err error
 		return exitFailed, err
 	}
 	job = engine.NewJob(v.Graph, engine.Options{
-		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: filepath.Join(dir, "wal"), Log: log,
+		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: filepath.Join(dir, "wal"), SpoolDir: filepath.Join(dir, "spool"), Log: log,
 		UntilEnd: f.end, UntilIdle: f.idle, MaxRetry: f.maxRetry, Preview: true,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -126,7 +127,7 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	job := engine.NewJob(p.Graph, engine.Options{
-		Store: store, Every: p.CheckpointEvery, EveryRows: p.CheckpointRows, EveryBytes: p.CheckpointBytes, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, Quarantine: p.Quarantine, Log: log,
+		Store: store, Every: p.CheckpointEvery, EveryRows: p.CheckpointRows, EveryBytes: p.CheckpointBytes, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, SpoolDir: p.SpoolDir, Quarantine: p.Quarantine, Log: log,
 		Disks: disksOf(p), DiskFree: state.DiskFree,
 		UntilEnd: f.end, UntilIdle: f.idle, MaxRetry: f.maxRetry, Discard: f.discard,
 	})
@@ -154,10 +155,11 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 // disksOf are the folders that a full disk would stop.
 func disksOf(p *pipelines.Pipeline) []string {
 	out := []string{p.StateDir}
-	for _, s := range p.Graph.Sources {
-		if s.Serve != nil {
-			return append(out, p.WALDir)
-		}
+	if slices.ContainsFunc(p.Graph.Sources, func(s *engine.Source) bool { return s.Serve != nil }) {
+		out = append(out, p.WALDir)
+	}
+	if slices.ContainsFunc(p.Graph.Sinks, func(s *engine.Sink) bool { return s.Plan.Spools }) {
+		out = append(out, p.SpoolDir)
 	}
 	return out
 }

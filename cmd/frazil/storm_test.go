@@ -206,7 +206,7 @@ func (s *storm) job(end func(*engine.Job, context.CancelFunc)) {
 	left := s.rng.IntN(6) - 2
 	var j *engine.Job
 	j = engine.NewJob(p.Graph, engine.Options{
-		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, Quarantine: p.Quarantine, Log: log,
+		Store: store, Every: p.CheckpointEvery, Memory: p.Memory, StateMemory: p.StateMemory, WALDir: p.WALDir, SpoolDir: p.SpoolDir, Quarantine: p.Quarantine, Log: log,
 		OnManifest: func(*checkpoint.Manifest) {
 			if left--; left == 0 {
 				end(j, cancel)

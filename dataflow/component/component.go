@@ -130,6 +130,11 @@ type SinkPlan struct {
 	Target string
 	// Tasks is how many writers the sink wants; 0 means one.
 	Tasks int
+	// WritesThrough: as configured it has no Committer; rows are out as soon as they
+	// are written, or when Prepare returns.
+	WritesThrough bool
+	// Spools: it stages rows in Env.SpoolDir.
+	Spools bool
 }
 
 // Problem is one thing wrong with a pipeline file. Who plans sets Path, Msg and

@@ -157,7 +157,7 @@ func (p *plant) env(step string, task, tasks int) *dataflow.Env {
 	return &dataflow.Env{
 		Pipeline: p.g.Name, Step: step, Task: task, Tasks: tasks, Dir: p.g.Dir, Now: p.o.Now,
 		Alloc: memory.DefaultAllocator, Log: p.log.With("step", step), Fates: &dataflow.Fates{},
-		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8, WALDir: p.o.WALDir,
+		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8, WALDir: p.o.WALDir, SpoolDir: p.o.SpoolDir, FS: p.o.Store.FS(),
 		Last: func() dataflow.Time { return p.last(step) },
 	}
 }

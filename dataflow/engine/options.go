@@ -23,6 +23,8 @@ type Options struct {
 	Memory, StateMemory int64
 	// WALDir is the folder of the write-ahead logs of push sources.
 	WALDir string
+	// SpoolDir is the folder of what sinks have staged on this machine.
+	SpoolDir string
 	// Quarantine bounds the rows of unread ports.
 	Quarantine QuarantineLimits
 	Now        func() time.Time

@@ -8,6 +8,7 @@ import (
 	_ "frazil/sinks/drop"
 	_ "frazil/sinks/files"
 	_ "frazil/sinks/iceberg"
+	_ "frazil/sinks/kafka"
 	_ "frazil/sources/files"
 	_ "frazil/sources/generate"
 	_ "frazil/sources/http"

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 
+	"frazil/state"
+
 	"frazil/dataflow/failpoint"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -111,7 +113,7 @@ type Log struct {
 func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	l := &Log{fs: o.FS, dir: dir, o: o}
-	if err := makeDir(l.fs, dir); err != nil {
+	if err := state.MakeDir(l.fs, dir); err != nil {
 		return nil, fmt.Errorf("make the directory of the write-ahead log: %w", noRoom(err))
 	}
 	lock, err := l.fs.Lock(l.fs.PathJoin(dir, "LOCK"))
@@ -297,7 +299,7 @@ func writeNamed(fs vfs.FS, dir, name string, data []byte) (vfs.File, error) {
 		return nil, errors.Join(err, f.Close(), fs.Remove(tmp))
 	}
 	if err = fs.Rename(tmp, path); err == nil {
-		err = syncDir(fs, dir)
+		err = state.SyncDir(fs, dir)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -334,35 +336,6 @@ func (l *Log) noteLocked() {
 	if _, err := l.mu.marker.WriteAt(mark{l.mu.next, l.mu.acked}.encode(), 0); err != nil {
 		l.o.Log.Warn("write the marker of the write-ahead log", "dir", l.dir, "error", err)
 	}
-}
-
-// makeDir makes dir and what is missing above it, synced.
-func makeDir(fs vfs.FS, dir string) error {
-	above := []string{fs.PathDir(dir)}
-	for {
-		p := above[len(above)-1]
-		if _, err := fs.Stat(p); !isNotExist(err) || fs.PathDir(p) == p {
-			break
-		}
-		above = append(above, fs.PathDir(p))
-	}
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, p := range above {
-		if err := syncDir(fs, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func syncDir(fs vfs.FS, dir string) error {
-	d, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // First is the sequence number of the oldest record that can be read.

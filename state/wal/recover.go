@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 
+	"frazil/state"
+
 	"frazil/dataflow/failpoint"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -180,7 +182,7 @@ func (l *Log) mark() error {
 	l.mu.Lock()
 	l.mu.marker = f
 	l.mu.Unlock()
-	return syncDir(l.fs, l.dir)
+	return state.SyncDir(l.fs, l.dir)
 }
 
 // Reopen recovers after ErrBroken: what was written by the Append that failed is

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"frazil/state"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -63,7 +65,7 @@ func repair(fs vfs.FS, dir string) (_ *Info, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return info, errors.Join(f.Close(), syncDir(fs, aside), syncDir(fs, dir))
+	return info, errors.Join(f.Close(), state.SyncDir(fs, aside), state.SyncDir(fs, dir))
 }
 
 // repairKeys puts empty runs where damaged or missing ones stood.

@@ -1,0 +1,86 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"frazil/dataflow"
+	"frazil/dataflow/component"
+	"frazil/operators/expr"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// layout says where the parts of a record come from.
+type layout struct {
+	topic template
+	// key and value: nil means none, and a JSON object of all columns.
+	key, value, partition, timestamp *expr.Expr
+	headers                          []header
+	// upserts: the input is a changelog; keys are the names of its key.
+	upserts bool
+	keys    []string
+}
+
+type header struct {
+	name string
+	expr *expr.Expr
+}
+
+func newLayout(in dataflow.Stream, cfg Config) (*layout, component.Problems) {
+	l := &layout{upserts: in.Changelog, keys: in.Key}
+	var out component.Problems
+	compile := func(path, text string, fits func(arrow.DataType) bool, want string) *expr.Expr {
+		if text == "" {
+			return nil
+		}
+		e, err := expr.Compile(text, in.Schema)
+		switch {
+		case err != nil:
+			out = append(out, exprProblem(path, err, 0)...)
+		case fits != nil && !fits(e.Type()):
+			out = append(out, component.Problem{Path: path, Msg: fmt.Sprintf("expected %s, this expression gives %s", want, dataflow.TypeName(e.Type()))})
+		}
+		return e
+	}
+	topic, problems := parseTemplate("topic", cfg.Topic, in.Schema)
+	out = append(out, problems...)
+	if len(problems) == 0 {
+		if name, ok := topic.constant(); ok && !validTopic(name) {
+			out = append(out, component.Problem{Path: "topic", Msg: fmt.Sprintf("topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", name)})
+		}
+	}
+	l.topic = topic
+	l.key = compile("key", cfg.Key, nil, "")
+	l.value = compile("value", cfg.Value, nil, "")
+	l.partition = compile("partition", cfg.Partition, isInteger, "an integer")
+	l.timestamp = compile("timestamp", cfg.Timestamp, isTimestamp, "timestamptz or timestamp")
+	for _, h := range cfg.Headers {
+		l.headers = append(l.headers, header{h.Name, compile("headers."+h.Name, h.Expr, nil, "")})
+	}
+	if l.upserts && l.key != nil {
+		for _, c := range l.key.Columns() {
+			if !slices.Contains(in.Key, c) {
+				out = append(out, component.Problem{Path: "key", Msg: fmt.Sprintf("column %q is no part of the key %v of the changelog: records of one row would have several keys", c, in.Key)})
+			}
+		}
+	}
+	return l, out
+}
+
+func isInteger(t arrow.DataType) bool {
+	return t.ID() == arrow.INT32 || t.ID() == arrow.INT64
+}
+
+func isTimestamp(t arrow.DataType) bool { return t.ID() == arrow.TIMESTAMP }
+
+// exprProblem places an error of an expression that begins at byte at of its text.
+func exprProblem(path string, err error, at int) component.Problems {
+	p := component.Problem{Path: path, Msg: err.Error()}
+	var e *expr.Error
+	if errors.As(err, &e) {
+		p.Offset = at + e.Offset
+	}
+	return component.Problems{p}
+}

@@ -1,0 +1,250 @@
+package kafka
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"frazil/dataflow"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// version of the records of the positions topic.
+const version = 1
+
+// recordKey is the key of a record of the positions topic.
+type recordKey struct {
+	Pipeline string `json:"pipeline"`
+	Sink     string `json:"sink"`
+	// Clock numbers the records that hold clock decisions, from 1; 0: this one holds
+	// positions.
+	Clock int `json:"clock,omitempty"`
+}
+
+// record is what the topic holds of one pipeline and sink: the newest one counts.
+type record struct {
+	V          int                      `json:"v"`
+	Positions  dataflow.Positions       `json:"positions"`
+	Start      dataflow.Positions       `json:"start,omitempty"`
+	Plan       string                   `json:"plan"`
+	Watermarks map[string]dataflow.Time `json:"watermarks,omitempty"`
+	Claim      dataflow.Claim           `json:"claim"`
+	// Clocks counts the records of clock decisions.
+	Clocks int `json:"clocks,omitempty"`
+	// Epoch, Time, Rows and Late are for people: the commit that wrote this.
+	Epoch dataflow.Epoch `json:"epoch"`
+	Time  string         `json:"time"`
+	Rows  int64          `json:"rows"`
+	Late  int64          `json:"late"`
+}
+
+// positions follows the topic that holds the positions, in the order of its log.
+type positions struct {
+	cfg            Config
+	pipeline, sink string
+	client         *kgo.Client
+	admin          *kadm.Client
+	// next is the offset that was not read yet; id is the topic's.
+	next int64
+	id   string
+
+	held   *record // nil: there is none
+	clocks map[int][]dataflow.ClockDecision
+}
+
+func newPositions(pipeline, sink string, cfg Config) (*positions, error) {
+	cl, err := kgo.NewClient(append(clientOptions(cfg),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		// What is behind the end of a transaction is seen by its marker.
+		kgo.KeepControlRecords(),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+	)...)
+	if err != nil {
+		return nil, dataflow.Permanent(err)
+	}
+	return &positions{cfg: cfg, pipeline: pipeline, sink: sink, client: cl, admin: kadm.NewClient(cl), clocks: map[int][]dataflow.ClockDecision{}}, nil
+}
+
+func (p *positions) close() { p.client.Close() }
+
+// make makes the topic if it is not there.
+func (p *positions) make(ctx context.Context) error {
+	all, err := p.admin.ListTopics(ctx, p.cfg.PositionsTopic)
+	if err != nil {
+		return classify(fmt.Errorf("look for topic %q: %w", p.cfg.PositionsTopic, err))
+	}
+	if all.Has(p.cfg.PositionsTopic) {
+		return nil
+	}
+	return create(ctx, p.admin, p.cfg.PositionsTopic, TopicConfig{Partitions: 1, ReplicationFactor: -1, Config: map[string]string{"cleanup.policy": "compact"}})
+}
+
+// read reads up to the end of the topic as it is now, and waits for transactions that
+// are open there.
+func (p *positions) read(ctx context.Context) error {
+	topic := p.cfg.PositionsTopic
+	ends, err := p.admin.ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	end, ok := ends.Lookup(topic, 0)
+	if err != nil || !ok {
+		return classify(fmt.Errorf("ask for the end of topic %q: %w", topic, err))
+	}
+	if err := p.same(ctx); err != nil {
+		return err
+	}
+	if end.Offset < p.next {
+		return dataflow.Permanentf("topic %q has lost records: it ends at %d, and was read up to %d. The positions in it are those of the tables' last commits: restore it, or give the sink another positions_topic and topic to start afresh", topic, end.Offset, p.next)
+	}
+	if p.next >= end.Offset {
+		return nil
+	}
+	from := p.next
+	if from == 0 {
+		starts, err := p.admin.ListStartOffsets(ctx, topic)
+		if err == nil {
+			err = starts.Error()
+		}
+		if err != nil {
+			return classify(fmt.Errorf("ask for the start of topic %q: %w", topic, err))
+		}
+		s, _ := starts.Lookup(topic, 0)
+		from = s.Offset
+	}
+	p.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(from)}})
+	defer p.client.RemoveConsumePartitions(map[string][]int32{topic: {0}})
+	for p.next = from; p.next < end.Offset; {
+		fetches := p.client.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fetches.Err(); err != nil {
+			return classify(fmt.Errorf("read topic %q at %d: %w", topic, p.next, err))
+		}
+		var failed error
+		fetches.EachRecord(func(r *kgo.Record) {
+			p.next = r.Offset + 1
+			if !r.Attrs.IsControl() {
+				failed = errors.Join(failed, p.take(r))
+			}
+		})
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// same fails when the topic was made anew.
+func (p *positions) same(ctx context.Context) error {
+	all, err := p.admin.ListTopics(ctx, p.cfg.PositionsTopic)
+	if err != nil {
+		return classify(fmt.Errorf("look for topic %q: %w", p.cfg.PositionsTopic, err))
+	}
+	id := all[p.cfg.PositionsTopic].ID.String()
+	if p.id != "" && id != p.id {
+		return dataflow.Permanentf("topic %q was made anew while the pipeline ran: its id was %s and is %s", p.cfg.PositionsTopic, p.id, id)
+	}
+	p.id = id
+	return nil
+}
+
+// take reads one record.
+func (p *positions) take(r *kgo.Record) error {
+	var k recordKey
+	if err := json.Unmarshal(r.Key, &k); err != nil {
+		return dataflow.Permanentf("offset %d of topic %q has the key %q, which is none of Frazil's: use another positions_topic", r.Offset, r.Topic, r.Key)
+	}
+	if k.Pipeline != p.pipeline || k.Sink != p.sink {
+		return nil
+	}
+	unreadable := func(err error) error {
+		return dataflow.Permanentf("offset %d of topic %q cannot be read: %w", r.Offset, r.Topic, err)
+	}
+	if k.Clock > 0 {
+		var c []dataflow.ClockDecision
+		if err := json.Unmarshal(r.Value, &c); err != nil {
+			return unreadable(err)
+		}
+		p.clocks[k.Clock] = c
+		return nil
+	}
+	if r.Value == nil {
+		p.held = nil // Somebody removed it.
+		return nil
+	}
+	var x record
+	if err := json.Unmarshal(r.Value, &x); err != nil {
+		return unreadable(err)
+	}
+	if x.V > version {
+		return dataflow.Permanentf("offset %d of topic %q is of version %d, and this program knows up to %d: use the version that wrote it, or a newer one", r.Offset, r.Topic, x.V, version)
+	}
+	p.held = &x
+	return nil
+}
+
+// committed is what the topic holds.
+func (p *positions) committed() dataflow.Committed {
+	out := dataflow.Committed{ID: p.id, ClockComplete: true}
+	if p.held == nil {
+		return out
+	}
+	out.Claim = p.held.Claim
+	if len(p.held.Positions) > 0 {
+		out.Positions, out.Start, out.Plan, out.Watermarks = p.held.Positions, p.held.Start, p.held.Plan, p.held.Watermarks
+	}
+	for n := 1; n <= p.held.Clocks; n++ {
+		c, ok := p.clocks[n]
+		out.ClockComplete = out.ClockComplete && ok
+		out.Clock = append(out.Clock, c...)
+	}
+	return out
+}
+
+// apply takes what was just committed for read.
+func (p *positions) apply(next record, clock []dataflow.ClockDecision) {
+	next.Clocks = p.clockCount(clock)
+	if len(clock) > 0 {
+		p.clocks[next.Clocks] = clock
+	}
+	p.held = &next
+}
+
+// clockCount counts the records of clock decisions when clock is there too.
+func (p *positions) clockCount(clock []dataflow.ClockDecision) int {
+	n := 0
+	if p.held != nil {
+		n = p.held.Clocks
+	}
+	if len(clock) > 0 {
+		n++
+	}
+	return n
+}
+
+// records are those that put next in the place of what is held, with new clock
+// decisions.
+func (p *positions) records(next record, clock []dataflow.ClockDecision) ([]*kgo.Record, error) {
+	next.V, next.Clocks = version, p.clockCount(clock)
+	var out []*kgo.Record
+	add := func(k recordKey, value any) error {
+		key, err := json.Marshal(k)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(value)
+		out = append(out, &kgo.Record{Topic: p.cfg.PositionsTopic, Partition: 0, Key: key, Value: text})
+		return err
+	}
+	if len(clock) > 0 {
+		if err := add(recordKey{p.pipeline, p.sink, next.Clocks}, clock); err != nil {
+			return nil, err
+		}
+	}
+	return out, add(recordKey{Pipeline: p.pipeline, Sink: p.sink}, next)
+}

@@ -1,0 +1,116 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/dataflow/flowtest/leak"
+	"frazil/dataflow/flowtest/rig"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+
+var names atomic.Int64
+
+// place is a topic of its own with the settings of a sink that writes there.
+type place struct {
+	t     *testing.T
+	cfg   Config
+	env   *dataflow.Env
+	admin *kadm.Client
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	name := fmt.Sprintf("sink-%d-%d-%d", os.Getpid(), time.Now().UnixNano()%1e9, names.Add(1))
+	cfg := DefaultConfig()
+	cfg.Brokers, cfg.Topic = []string{rig.Kafka(t)}, name
+	p := &place{t: t, cfg: cfg, env: &dataflow.Env{
+		Pipeline: name, Step: "out", Tasks: 1, Log: slog.New(slog.DiscardHandler), Alloc: memory.DefaultAllocator,
+		SpoolDir: t.TempDir(), Splits: &dataflow.SplitTable{}, Now: time.Now,
+	}}
+	cl, err := kgo.NewClient(clientOptions(cfg)...)
+	must(t, err)
+	t.Cleanup(cl.Close)
+	p.admin = kadm.NewClient(cl)
+	p.create(name, 3)
+	return p
+}
+
+func (p *place) create(name string, partitions int32) {
+	p.t.Helper()
+	must(p.t, create(p.t.Context(), p.admin, name, TopicConfig{Partitions: partitions, ReplicationFactor: 1, Config: map[string]string{"retention.ms": "-1"}}))
+}
+
+// records are those that a reader with isolation read_committed sees, partition by
+// partition.
+func (p *place) records(topic string) (out []*kgo.Record) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	// A transaction is over when its markers are written, a little after its end was
+	// answered: what is behind them waits for that.
+	ends, err := p.admin.ListEndOffsets(ctx, topic)
+	must(p.t, err)
+	must(p.t, ends.Error())
+	from := map[int32]kgo.Offset{}
+	left := map[int32]int64{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			from[o.Partition], left[o.Partition] = kgo.NewOffset().AtStart(), o.Offset
+		}
+	})
+	if len(left) == 0 {
+		return nil
+	}
+	cl, err := kgo.NewClient(append(clientOptions(p.cfg), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))...)
+	must(p.t, err)
+	defer cl.Close()
+	for len(left) > 0 {
+		fetches := cl.PollFetches(ctx)
+		must(p.t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			if !r.Attrs.IsControl() {
+				out = append(out, r)
+			}
+			if end, ok := left[r.Partition]; ok && r.Offset+1 >= end {
+				delete(left, r.Partition)
+			}
+		})
+	}
+	return out
+}
+
+// texts are records as "key=value", null as "null".
+func texts(records []*kgo.Record) (out []string) {
+	for _, r := range records {
+		out = append(out, text(r.Key)+"="+text(r.Value))
+	}
+	return out
+}
+
+func text(b []byte) string {
+	if b == nil {
+		return "null"
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

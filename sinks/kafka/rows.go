@@ -1,0 +1,332 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"frazil/dataflow"
+	"frazil/operators/expr"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/extensions"
+)
+
+// rows makes records of the rows of batches. One goroutine uses it.
+type rows struct {
+	env    *dataflow.Env
+	layout *layout
+	limit  int
+	bad    *dataflow.BadRows
+	// topics says whether a topic is there, and makes it where that is asked for; an
+	// error is one of the brokers.
+	topics func(name string) (bool, error)
+	// known are topics that are there.
+	known map[string]bool
+
+	topic, headers                   []*expr.Evaluator
+	key, value, partition, timestamp *expr.Evaluator
+	// heads stand before the values of the JSON object: {"a": and ,"b":
+	heads [][]byte
+	// keys are the columns of a changelog's key.
+	keys     []int
+	keyHeads [][]byte
+
+	// Of the batch at hand: the columns that were computed, in order, and the first
+	// failure of each row.
+	made     []arrow.Array
+	failures map[int]*dataflow.Bad
+	buf      []byte
+	part     []byte
+}
+
+func newRows(env *dataflow.Env, in dataflow.Stream, l *layout, cfg Config, topics func(string) (bool, error)) *rows {
+	r := &rows{env: env, layout: l, limit: int(cfg.MaxRecord), bad: dataflow.NewBadRows(env), topics: topics, known: map[string]bool{}, failures: map[int]*dataflow.Bad{}}
+	evaluator := func(e *expr.Expr) *expr.Evaluator {
+		if e == nil {
+			return nil
+		}
+		return e.NewEvaluator(env.Alloc)
+	}
+	for _, e := range l.topic.exprs {
+		r.topic = append(r.topic, evaluator(e))
+	}
+	for _, h := range l.headers {
+		r.headers = append(r.headers, evaluator(h.expr))
+	}
+	r.key, r.value, r.partition, r.timestamp = evaluator(l.key), evaluator(l.value), evaluator(l.partition), evaluator(l.timestamp)
+	for i, f := range dataflow.UserFields(in.Schema) {
+		r.heads = append(r.heads, head(f.Name, i == 0))
+	}
+	if l.upserts {
+		for i, k := range l.keys {
+			r.keys = append(r.keys, dataflow.Column(in.Schema, k))
+			r.keyHeads = append(r.keyHeads, head(k, i == 0))
+		}
+	}
+	return r
+}
+
+// head is what stands before a member of a JSON object.
+func head(name string, first bool) []byte {
+	b := []byte{','}
+	if first {
+		b[0] = '{'
+	}
+	text, _ := json.Marshal(name) // A string.
+	return append(append(b, text...), ':')
+}
+
+// each calls visit with the bytes of the record of each row of b that is one (see
+// record.go), and returns the others; visit may not keep the bytes.
+func (r *rows) each(b arrow.RecordBatch, visit func(record []byte) error) (arrow.RecordBatch, error) {
+	defer r.done()
+	clear(r.failures)
+	if err := r.compute(b); err != nil {
+		return nil, err
+	}
+	var ops []uint8
+	if r.layout.upserts {
+		ops = b.Column(dataflow.Column(b.Schema(), dataflow.SysOp)).(*array.Uint8).Uint8Values()
+	}
+	for i := range int(b.NumRows()) {
+		if ops != nil && dataflow.Op(ops[i]) == dataflow.OpUpdateBefore {
+			continue // Its OpUpdateAfter puts the same key.
+		}
+		bad := r.failures[i]
+		if bad == nil {
+			var err error
+			if bad, err = r.record(b, i, ops == nil || dataflow.Op(ops[i]).Puts()); err != nil {
+				return nil, err
+			}
+		}
+		if bad != nil {
+			r.bad.AddRow(bad, b, i)
+			continue
+		}
+		if err := visit(r.buf); err != nil {
+			return nil, err
+		}
+	}
+	return r.bad.Flush(), nil
+}
+
+// compute evaluates all expressions.
+func (r *rows) compute(b arrow.RecordBatch) error {
+	for _, group := range [][]*expr.Evaluator{r.topic, {r.key, r.value, r.partition, r.timestamp}, r.headers} {
+		for _, ev := range group {
+			if ev == nil {
+				r.made = append(r.made, nil)
+				continue
+			}
+			a, errs, err := ev.Eval(b)
+			if err != nil {
+				return err
+			}
+			r.made = append(r.made, a)
+			for _, e := range errs {
+				if r.failures[e.Row] == nil {
+					r.failures[e.Row] = &dataflow.Bad{Reason: e.Bad.Reason, Detail: e.Bad.Detail}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r *rows) done() {
+	for _, a := range r.made {
+		if a != nil {
+			a.Release()
+		}
+	}
+	r.made = r.made[:0]
+}
+
+// record writes row i to buf.
+func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, error) {
+	n := len(r.topic)
+	key, value, partition, timestamp := r.made[n], r.made[n+1], r.made[n+2], r.made[n+3]
+	headers := r.made[n+4:]
+
+	if bad, err := r.topicOf(i); bad != nil || err != nil {
+		return bad, err
+	}
+	r.buf = binary.AppendUvarint(r.buf[:0], uint64(len(r.part)))
+	r.buf = append(r.buf, r.part...)
+	to, bad := partitionOf(partition, i)
+	if bad != nil {
+		return bad, nil
+	}
+	r.buf = binary.AppendVarint(r.buf, to)
+	r.buf = binary.AppendVarint(r.buf, millisOf(timestamp, i))
+	switch {
+	case key != nil:
+		r.value1(key, i)
+	case r.layout.upserts:
+		r.changelogKey(b, i)
+	default:
+		r.buf = append(r.buf, 0)
+	}
+	switch {
+	case !puts:
+		r.buf = append(r.buf, 0)
+	case value != nil:
+		r.value1(value, i)
+	default:
+		r.part = r.object(r.part[:0], b, i)
+		r.buf = appendBytes(r.buf, r.part, true)
+	}
+	r.headersOf(headers, i)
+	if len(r.buf) > r.limit {
+		return &dataflow.Bad{Reason: "too_large", Detail: fmt.Sprintf("the record has %d bytes, and max_record is %d", len(r.buf), r.limit)}, nil
+	}
+	return nil, nil
+}
+
+// topicOf writes the row's topic to part.
+func (r *rows) topicOf(i int) (*dataflow.Bad, error) {
+	t := r.layout.topic
+	r.part = append(r.part[:0], t.texts[0]...)
+	for j := range r.topic {
+		a := r.made[j]
+		if a.IsNull(i) {
+			return &dataflow.Bad{Reason: "invalid_topic", Detail: fmt.Sprintf("%s is null, and the topic is made of it", t.exprs[j])}, nil
+		}
+		r.part = appendText(r.part, a, i)
+		r.part = append(r.part, t.texts[j+1]...)
+	}
+	if r.known[string(r.part)] {
+		return nil, nil
+	}
+	name := string(r.part)
+	if !validTopic(name) {
+		return &dataflow.Bad{Reason: "invalid_topic", Detail: fmt.Sprintf("topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", name)}, nil
+	}
+	there, err := r.topics(name)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return &dataflow.Bad{Reason: "unknown_topic", Detail: fmt.Sprintf("topic %q is not there: make it, or set create_topics", name)}, nil
+	}
+	r.known[name] = true
+	return nil, nil
+}
+
+func partitionOf(a arrow.Array, i int) (int64, *dataflow.Bad) {
+	if a == nil || a.IsNull(i) {
+		return -1, nil
+	}
+	var n int64
+	switch a := a.(type) {
+	case *array.Int32:
+		n = int64(a.Value(i))
+	case *array.Int64:
+		n = a.Value(i)
+	}
+	if n < 0 || n > math.MaxInt32 {
+		return 0, &dataflow.Bad{Reason: "invalid_partition", Detail: fmt.Sprintf("partition %d: expected 0 or more", n)}
+	}
+	return n, nil
+}
+
+func millisOf(a arrow.Array, i int) int64 {
+	if a == nil || a.IsNull(i) {
+		return 0
+	}
+	return time.UnixMicro(int64(a.(*array.Timestamp).Value(i))).UnixMilli()
+}
+
+func millis(ms int64) time.Time { return time.UnixMilli(ms) }
+
+// value1 writes a value that may be null, with its length.
+func (r *rows) value1(a arrow.Array, i int) {
+	if a.IsNull(i) {
+		r.buf = append(r.buf, 0)
+		return
+	}
+	switch a := a.(type) {
+	case *array.String:
+		s := a.Value(i)
+		r.buf = binary.AppendUvarint(r.buf, uint64(len(s))+1)
+		r.buf = append(r.buf, s...)
+	case *array.Binary:
+		r.buf = appendBytes(r.buf, a.Value(i), true)
+	default:
+		r.part = appendText(r.part[:0], a, i)
+		r.buf = appendBytes(r.buf, r.part, true)
+	}
+}
+
+// appendText writes a value that is not null as text: what is text or bytes as it is,
+// the rest as in JSON without quotes.
+func appendText(dst []byte, a arrow.Array, i int) []byte {
+	switch a := a.(type) {
+	case *array.String:
+		return append(dst, a.Value(i)...)
+	case *array.Binary:
+		return append(dst, a.Value(i)...)
+	case *extensions.JSONArray:
+		return append(dst, a.Storage().(*array.String).Value(i)...)
+	}
+	from := len(dst)
+	dst = dataflow.AppendJSON(dst, a, i)
+	if n := len(dst); dst[from] == '"' {
+		return append(dst[:from], dst[from+1:n-1]...) // Of these types no text has an escape in it.
+	}
+	return dst
+}
+
+// object writes the user's columns of a row as a JSON object.
+func (r *rows) object(dst []byte, b arrow.RecordBatch, i int) []byte {
+	for c, head := range r.heads {
+		dst = append(dst, head...)
+		dst = dataflow.AppendJSON(dst, b.Column(c), i)
+	}
+	if len(r.heads) == 0 {
+		dst = append(dst, '{')
+	}
+	return append(dst, '}')
+}
+
+// changelogKey writes the key of a change: the text of a single column, else a JSON
+// object.
+func (r *rows) changelogKey(b arrow.RecordBatch, i int) {
+	if len(r.keys) == 1 {
+		r.value1(b.Column(r.keys[0]), i)
+		return
+	}
+	r.part = r.part[:0]
+	for j, c := range r.keys {
+		r.part = append(r.part, r.keyHeads[j]...)
+		r.part = dataflow.AppendJSON(r.part, b.Column(c), i)
+	}
+	if len(r.keys) == 0 {
+		r.part = append(r.part, '{')
+	}
+	r.buf = appendBytes(r.buf, append(r.part, '}'), true)
+}
+
+func (r *rows) headersOf(made []arrow.Array, i int) {
+	n := 0
+	for _, a := range made {
+		if a.IsValid(i) {
+			n++
+		}
+	}
+	r.buf = binary.AppendUvarint(r.buf, uint64(n))
+	for j, a := range made {
+		if a.IsValid(i) {
+			name := r.layout.headers[j].name
+			r.buf = binary.AppendUvarint(r.buf, uint64(len(name)))
+			r.buf = append(r.buf, name...)
+			r.value1(a, i)
+		}
+	}
+}
+
+func (r *rows) release() { r.bad.Release() }
