@@ -110,14 +110,22 @@ func mergeResults(t testing.TB, s *aggregateSet, l *accLayout, row func(g, agg i
 		}
 		v := b.NewArray()
 		list := arrow.NewSchema([]arrow.Field{{Name: "V", Type: arrow.ListOf(v.DataType())}}, nil)
-		out = append(out, string(dataflow.RowJSON(array.NewRecordBatch(list, []arrow.Array{oneList(v)}, 1), 0))+bads)
+		one := oneList(v)
+		batch := array.NewRecordBatch(list, []arrow.Array{one}, 1)
+		out = append(out, string(dataflow.RowJSON(batch, 0))+bads)
+		batch.Release()
+		one.Release()
+		v.Release()
+		b.Release()
 	}
 	return out
 }
 
 func oneList(v arrow.Array) arrow.Array {
 	b := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes([]int32{0, int32(v.Len())}))
-	return array.MakeFromData(array.NewData(arrow.ListOf(v.DataType()), 1, []*memory.Buffer{nil, b}, []arrow.ArrayData{v.Data()}, 0, 0))
+	data := array.NewData(arrow.ListOf(v.DataType()), 1, []*memory.Buffer{nil, b}, []arrow.ArrayData{v.Data()}, 0, 0)
+	defer data.Release()
+	return array.MakeFromData(data)
 }
 
 // mergeSame compares results, numbers within 1e-12.

@@ -1,14 +1,14 @@
 package operators
 
 import (
+	"os"
 	"testing"
 
 	"frazil/dataflow/flowtest"
-
-	"go.uber.org/goleak"
+	"frazil/dataflow/flowtest/leak"
 )
 
 // TestScripts runs every file below testdata, straight and in many other ways (I8).
 func TestScripts(t *testing.T) { flowtest.Run(t, "testdata") }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }

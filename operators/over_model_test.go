@@ -278,18 +278,22 @@ func (m *overModel) row(part []overRow, begin, i int) string {
 	frame := part[begin:end]
 	fields := overSchema.Fields()[:4]
 	users := overBatch(memory.DefaultAllocator, part[i:i+1])
+	defer users.Release()
 	cols := slices.Clone(users.Columns()[:4])
 	all := m.compute(frame)
+	defer releaseAll(all)
 	for at, a := range m.cfg.Aggregate {
 		x := all
 		i := slices.IndexFunc(overModelAggregates, func(m struct{ name, expr, of, plain string }) bool { return m.name == a.Name })
 		if of := overModelAggregates[i].of; of != "" {
 			x = m.compute(overDifferent(frame, of))
+			defer releaseAll(x)
 		}
 		cols = append(cols, x[at])
 		fields = append(fields, m.set.results[at])
 	}
 	row := array.NewRecordBatch(arrow.NewSchema(fields, nil), cols, 1)
+	defer row.Release()
 	return string(dataflow.RowJSON(row, 0))
 }
 
@@ -312,7 +316,9 @@ func overDifferent(frame []overRow, of string) []overRow {
 // compute aggregates all rows of a frame at once.
 func (m *overModel) compute(frame []overRow) (values []arrow.Array) {
 	feed := m.set.newFeed(m.env)
-	if err := feed.bind(overBatch(memory.DefaultAllocator, frame)); err != nil {
+	batch := overBatch(memory.DefaultAllocator, frame)
+	defer batch.Release()
+	if err := feed.bind(batch); err != nil {
 		m.t.Fatal(err)
 	}
 	layout := newAccLayout(m.set.funcs)
@@ -322,12 +328,14 @@ func (m *overModel) compute(frame []overRow) (values []arrow.Array) {
 		groups[i] = 1
 	}
 	feed.update(layout, acc, heaps, groups)
+	feed.unbind()
 	for i, f := range m.set.results {
 		b := array.NewBuilder(memory.DefaultAllocator, f.Type)
 		if bad := layout.result(i, b, acc[layout.stride:], heaps); bad != nil {
 			m.t.Fatal(bad.Detail)
 		}
 		values = append(values, b.NewArray())
+		b.Release()
 	}
 	return values
 }

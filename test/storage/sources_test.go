@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/codec"
 	"frazil/dataflow/ingest"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -137,9 +138,7 @@ func (s *pull) read(sp dataflow.Split, n int) dataflow.Polled {
 
 func (s *pull) Close() error {
 	s.bad.Release()
-	for _, a := range s.dec.Flush() {
-		a.Release()
-	}
+	s.dec.(*codec.JSON).Release()
 	return nil
 }
 

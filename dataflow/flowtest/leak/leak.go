@@ -29,6 +29,12 @@ func Goroutines(except ...goleak.Option) Option {
 	return func(w *Watch) { w.except = append(w.except, except...) }
 }
 
+// WithoutGoroutines leaves all goroutines out, for the reason given: where tests let
+// parts of the program stand still for ever.
+func WithoutGoroutines(reason string) Option {
+	return func(w *Watch) { w.withoutGoroutines = reason }
+}
+
 // WithoutArrow leaves Arrow memory out, for the reason given: where tests give what
 // they made to the garbage collector, so that the count would tell nothing of the
 // code under test, and allocators of single tests count instead.
@@ -62,10 +68,11 @@ func Main(m interface{ Run() int }, except ...Option) int {
 type Watch struct {
 	files  map[string]string
 	except []goleak.Option
-	// withoutArrow and withoutSockets are why these are not looked at; "": they are.
-	withoutArrow, withoutSockets string
-	mem                          *Counter
-	old                          memory.Allocator
+	// Why these are not looked at; "": they are.
+	withoutGoroutines, withoutArrow, withoutSockets string
+
+	mem *Counter
+	old memory.Allocator
 }
 
 // Begin notes what there is.
@@ -84,7 +91,10 @@ func (w *Watch) End() error {
 	memory.DefaultAllocator = w.old
 	// Connections that the default client keeps for the next request are no leak.
 	http.DefaultClient.CloseIdleConnections()
-	errs := []error{goleak.Find(w.except...)}
+	var errs []error
+	if w.withoutGoroutines == "" {
+		errs = append(errs, goleak.Find(w.except...))
+	}
 	if w.withoutArrow == "" {
 		errs = append(errs, w.mem.Left())
 	}

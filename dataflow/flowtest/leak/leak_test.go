@@ -73,6 +73,16 @@ func TestArrowMemoryMayBeLeftOut(t *testing.T) {
 	}
 }
 
+func TestGoroutinesMayBeLeftOut(t *testing.T) {
+	w := Begin(WithoutGoroutines("the test leaves one"))
+	quit := make(chan struct{})
+	defer close(quit)
+	go func() { <-quit }()
+	if err := w.End(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNothingIsNoLeak(t *testing.T) {
 	if got := left(t, func() {
 		b := array.NewStringBuilder(memory.DefaultAllocator)
