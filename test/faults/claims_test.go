@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"frazil/dataflow/flowtest/full"
 	"frazil/dataflow/flowtest/program"
 )
 
@@ -20,22 +21,26 @@ import (
 func TestAZombieOfTwoTablesIsRefused(t *testing.T) {
 	program.Long(t)
 	w := newWorld(t)
-	for i, v := range []zombie{
-		{name: "its commits to both tables", holds: []string{"commit raw", "commit seconds"}},
-		{name: "its commit to the first, after the one to the second", holds: []string{"commit raw"}, first: "commit seconds"},
-		{name: "its commit to the second, after the one to the first", holds: []string{"commit seconds"}, first: "commit raw"},
-		{name: "its commits, and it is dead", holds: []string{"commit raw", "commit seconds"}, dead: true},
-		{name: "its claim of the first", holds: []string{"claim raw"}, claimsAgain: true},
-		{name: "its claim of the second", holds: []string{"claim seconds"}, first: "claim raw"},
-		{name: "its first claim of new tables", holds: []string{"claim raw"}, fresh: true, claimsAgain: true},
-		{name: "its commit to the second, which the other one has only claimed", holds: []string{"commit raw", "commit seconds"}, claimed: true},
-		{name: "its commit, until the other one has looked and not yet claimed", holds: []string{"commit raw", "commit seconds"}, between: true},
-	} {
-		t.Run(v.name, func(t *testing.T) {
-			t.Parallel()
-			newTrial(t, w, 4+6*i).zombieOfTwo(v)
-		})
-	}
+	full.Suite{Name: "zombies", Total: 5 * len(zombies), Short: 2}.Run(t, func(t *testing.T, portion int) full.Figures {
+		v := zombies[portion%len(zombies)]
+		t.Log(v.name)
+		x := newTrial(t, w, 4+6*portion) // one of two tables and no login
+		x.zombieOfTwo(v)
+		x.figures["zombies"]++
+		return x.figures
+	})
+}
+
+var zombies = []zombie{
+	{name: "its commits to both tables", holds: []string{"commit raw", "commit seconds"}},
+	{name: "its commit to the first, after the one to the second", holds: []string{"commit raw"}, first: "commit seconds"},
+	{name: "its commit to the second, after the one to the first", holds: []string{"commit seconds"}, first: "commit raw"},
+	{name: "its commits, and it is dead", holds: []string{"commit raw", "commit seconds"}, dead: true},
+	{name: "its claim of the first", holds: []string{"claim raw"}, claimsAgain: true},
+	{name: "its claim of the second", holds: []string{"claim seconds"}, first: "claim raw"},
+	{name: "its first claim of new tables", holds: []string{"claim raw"}, fresh: true, claimsAgain: true},
+	{name: "its commit to the second, which the other one has only claimed", holds: []string{"commit raw", "commit seconds"}, claimed: true},
+	{name: "its commit, until the other one has looked and not yet claimed", holds: []string{"commit raw", "commit seconds"}, between: true},
 }
 
 // zombie is what of the older process is held on its way.
@@ -111,6 +116,7 @@ func (x *trial) zombieOfTwo(v zombie) {
 	if v.between {
 		want = http.StatusOK
 	}
+	x.figures["late requests"] += int64(len(gate.statuses()))
 	if got := gate.statuses(); slices.ContainsFunc(got, func(s int) bool { return s != want }) {
 		t.Errorf("what was held was answered with %v, want %d", got, want)
 	}
@@ -149,7 +155,7 @@ func (x *trial) oneGoesOn(v zombie, old, twin *program.Process) {
 		}
 		other.RemoveState(map[string]string{p.File: "state", "twin.yaml": "twin"}[other.File])
 		other.ToEnd()
-		t.Log("its state was of another history, and had to be moved away")
+		x.figures["states of another history"]++
 	}
 	x.asTheyMustBe(other)
 }

@@ -8,5 +8,6 @@
 //
 //	go test ./test/faults                               some hundred faults
 //	FRAZIL_FULL=DIR go test ./test/faults -run Faults   10,000
+//	FRAZIL_FULL=DIR go test ./test/faults -run Zombie   45 zombies
 //	FRAZIL_PORTION=17 go test ./test/faults -run Faults one portion again
 package faults
