@@ -1,5 +1,5 @@
 // Package rig gives tests real servers and outside readers: a Kafka broker, an
-// MQTT broker, PostgreSQL, an S3 store, an Iceberg REST catalog, PyIceberg and DuckDB. It is no
+// MQTT broker, PostgreSQL, MariaDB, an S3 store, an Iceberg REST catalog, PyIceberg and DuckDB. It is no
 // part of the product.
 //
 // ./test/install fetches all of it into the folder .rig at the root of the
@@ -9,6 +9,7 @@
 //
 //	FRAZIL_TEST_KAFKA     HOST:PORT of a broker
 //	FRAZIL_TEST_POSTGRES  URL of a PostgreSQL database, of a user who may do all
+//	FRAZIL_TEST_MARIADB   a server as go-sql-driver/mysql is given it, of such a user
 //	FRAZIL_TEST_S3        ENDPOINT,ACCESS_KEY,SECRET_KEY,s3://BUCKET/PREFIX
 //	FRAZIL_TEST_REST      URI,WAREHOUSE of a REST catalog over that store
 //	FRAZIL_TEST_REST_AUTH URI,WAREHOUSE,CREDENTIAL of one that asks for a login

@@ -34,7 +34,7 @@ type Mosquitto struct {
 // the test. extra are further lines of its configuration.
 func NewMosquitto(t testing.TB, extra ...string) *Mosquitto {
 	t.Helper()
-	if _, err := mosquitto("mosquitto"); err != nil {
+	if _, err := debian("mosquitto"); err != nil {
 		missing(t, "MQTT broker", "run ./test/install, or install the Debian packages mosquitto and mosquitto-clients")
 	}
 	b, err := newMosquitto(t.TempDir(), extra)
@@ -43,14 +43,6 @@ func NewMosquitto(t testing.TB, extra ...string) *Mosquitto {
 	}
 	t.Cleanup(b.Kill)
 	return b
-}
-
-// mosquitto finds one of its programs.
-func mosquitto(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	return exec.LookPath(filepath.Join("/usr/sbin", name))
 }
 
 // The broker saves what it holds once a second, and when it is stopped.
@@ -87,7 +79,7 @@ func newMosquitto(dir string, extra []string) (*Mosquitto, error) {
 	if err := certificates(dir); err != nil {
 		return nil, fmt.Errorf("make certificates: %w", err)
 	}
-	tool, err := mosquitto("mosquitto_passwd")
+	tool, err := debian("mosquitto_passwd")
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +104,7 @@ func (b *Mosquitto) Start() error {
 	if b.process != nil {
 		return fmt.Errorf("the broker at %s runs already", b.Addr)
 	}
-	program, err := mosquitto("mosquitto")
+	program, err := debian("mosquitto")
 	if err != nil {
 		return err
 	}
@@ -166,7 +158,7 @@ func (b *Mosquitto) PID() int { return b.process.cmd.Process.Pid }
 // Pub publishes with mosquitto_pub.
 func (b *Mosquitto) Pub(t testing.TB, payload []byte, args ...string) {
 	t.Helper()
-	tool, err := mosquitto("mosquitto_pub")
+	tool, err := debian("mosquitto_pub")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +182,7 @@ func (b *Mosquitto) Pub(t testing.TB, payload []byte, args ...string) {
 // Await waits until a topic's retained or next message is payload.
 func (b *Mosquitto) Await(t testing.TB, topic, payload string) {
 	t.Helper()
-	tool, err := mosquitto("mosquitto_sub")
+	tool, err := debian("mosquitto_sub")
 	if err != nil {
 		t.Fatal(err)
 	}

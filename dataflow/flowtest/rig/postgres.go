@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -255,15 +254,7 @@ func (p *PostgresServer) data() string { return filepath.Join(p.dir, "data") }
 // Config appends lines to postgresql.conf, which hold from the next Start on. Of a
 // setting that is there twice, the last counts.
 func (p *PostgresServer) Config(lines ...string) error {
-	f, err := os.OpenFile(filepath.Join(p.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(strings.Join(lines, "\n") + "\n")
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return appendLines(filepath.Join(p.data(), "postgresql.conf"), lines)
 }
 
 // URL names a database of the server, for its superuser and without TLS.

@@ -3,12 +3,14 @@ package rig
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -115,6 +117,24 @@ func (p *process) signal(s syscall.Signal) {
 	default:
 		_ = p.cmd.Process.Signal(s)
 	}
+}
+
+// debian finds a program, also where Debian puts servers.
+func debian(program string) (string, error) {
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(filepath.Join("/usr/sbin", program))
+}
+
+// appendLines adds lines to a file.
+func appendLines(path string, lines []string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strings.Join(lines, "\n") + "\n")
+	return errors.Join(err, f.Close())
 }
 
 // childrenOf lists the processes that a process has started and not yet buried.
