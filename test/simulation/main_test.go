@@ -7,4 +7,10 @@ import (
 	"frazil/dataflow/flowtest/leak"
 )
 
-func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+func TestMain(m *testing.M) {
+	code := leak.Main(m)
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}

@@ -13,28 +13,20 @@ import (
 
 // start returns the host. The short tier does not run by itself yet: worlds still find
 // faults of which not all are mended (see doc.go).
-func start(t *testing.T) *host {
+func start(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FRAZIL_FULL") == "" && os.Getenv("FRAZIL_PORTION") == "" && os.Getenv("FRAZIL_SIMULATION") == "" {
 		t.Skip("set FRAZIL_SIMULATION=1 to run the short tier: faults that it finds are not all mended")
 	}
-	h, err := theHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
 }
 
 // try lets a world pass; if it fails, it is run again to show that it fails in the
 // same way.
-func (h *host) try(t *testing.T, args ...string) world.Result {
+func try(t *testing.T, args ...string) world.Result {
 	t.Helper()
-	if os.Getenv("FRAZIL_SIM_TRACE") != "" {
-		args = append(args, "-verbose")
-	}
-	r := h.run(t, args...)
+	r := run(t, args...)
 	if len(r.Failures) > 0 {
-		again := h.run(t, args...)
+		again := run(t, args...)
 		same := "the same hash again"
 		if again.Hash != r.Hash {
 			same = "ANOTHER HASH when run again: " + again.Hash
@@ -47,9 +39,9 @@ func (h *host) try(t *testing.T, args ...string) world.Result {
 // TestWorldsKeepTheirPromises: ten virtual minutes of crashes, stops, zombies, lost
 // states, lost answers and clocks that jump, 1,000 times.
 func TestWorldsKeepTheirPromises(t *testing.T) {
-	h := start(t)
+	start(t)
 	full.Suite{Name: "simulation", Total: 1000, Short: 8}.Run(t, func(t *testing.T, portion int) full.Figures {
-		r := h.try(t, "-seed", fmt.Sprint(portion), "-for", "10m")
+		r := try(t, "-seed", fmt.Sprint(portion), "-for", "10m")
 		happened(t, r, "epochs", "commits", "rows_compared")
 		if r.Virtual < 10*time.Minute {
 			t.Errorf("only %s passed", r.Virtual)
@@ -61,9 +53,9 @@ func TestWorldsKeepTheirPromises(t *testing.T) {
 // TestDaysPass: a virtual day each, of few events, splits that say nothing for hours
 // and clocks that jump by hours, 30 times.
 func TestDaysPass(t *testing.T) {
-	h := start(t)
+	start(t)
 	full.Suite{Name: "virtual-days", Total: 30, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
-		r := h.try(t, "-seed", fmt.Sprint(portion), "-for", "24h", "-days")
+		r := try(t, "-seed", fmt.Sprint(portion), "-for", "24h", "-days")
 		happened(t, r, "epochs", "commits", "rows_compared", "clock_jumps")
 		if r.Virtual < 24*time.Hour {
 			t.Errorf("only %s passed", r.Virtual)
@@ -98,11 +90,11 @@ func figures(r world.Result) full.Figures {
 
 // TestOneSeedIsOneRun: two runs of a seed have the same hash, two seeds do not.
 func TestOneSeedIsOneRun(t *testing.T) {
-	h := start(t)
+	start(t)
 	seen := map[string]string{}
 	for _, seed := range []string{"4", "11"} {
-		a := h.run(t, "-seed", seed, "-for", "3m")
-		b := h.run(t, "-seed", seed, "-for", "3m")
+		a := run(t, "-seed", seed, "-for", "3m")
+		b := run(t, "-seed", seed, "-for", "3m")
 		if a.Hash == "" || a.Hash != b.Hash || fmt.Sprint(a.Figures) != fmt.Sprint(b.Figures) {
 			t.Errorf("seed %s: %s, then %s:\n%v\n%v", seed, a.Hash, b.Hash, a.Figures, b.Figures)
 		}
@@ -116,7 +108,7 @@ func TestOneSeedIsOneRun(t *testing.T) {
 // TestPlantedBugsAreSeen: what the world itself does wrong is found, and a seed with it
 // is the same again.
 func TestPlantedBugsAreSeen(t *testing.T) {
-	h := start(t)
+	start(t)
 	for bug, says := range map[string]string{
 		"skip_record":   "without the row",
 		"drop_commit":   "missing",
@@ -125,14 +117,14 @@ func TestPlantedBugsAreSeen(t *testing.T) {
 		t.Run(bug, func(t *testing.T) {
 			for seed := 1; seed < 20; seed++ {
 				args := []string{"-seed", fmt.Sprint(seed), "-for", "2m", "-bug", bug}
-				r := h.run(t, args...)
+				r := run(t, args...)
 				if len(r.Failures) == 0 {
 					continue // not every world has what it takes
 				}
 				if !strings.Contains(strings.Join(r.Failures, "\n"), says) {
 					t.Errorf("seed %d: want %q, got %v", seed, says, r.Failures)
 				}
-				if again := h.run(t, args...); again.Hash != r.Hash {
+				if again := run(t, args...); again.Hash != r.Hash {
 					t.Errorf("seed %d: hash %s, then %s", seed, r.Hash, again.Hash)
 				}
 				return

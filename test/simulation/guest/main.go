@@ -1,6 +1,6 @@
 // Command guest lets one simulated world pass and writes what became of it as a line
-// of JSON. The tests of package simulation compile it for WASI and run it in a host of
-// their own, which alone says what the time is and what is random.
+// of JSON. The tests of package simulation compile it against a runtime in which time,
+// randomness and the scheduler follow from its arguments.
 package main
 
 import (
@@ -17,8 +17,8 @@ func main() {
 	flag.BoolVar(&o.Days, "days", false, "few events, long times")
 	flag.BoolVar(&o.Second, "second", false, "start a second process now and then")
 	flag.StringVar(&o.Bug, "bug", "", "a planted bug")
-	flag.BoolVar(&o.Verbose, "verbose", false, "write what happens to stderr")
 	flag.Parse()
 	o.Jump = jump
+	o.Verbose = os.Getenv("FRAZIL_SIM_TRACE") == "1" // write what happens to stderr
 	world.Run(o).Print(os.Stdout)
 }

@@ -7,6 +7,7 @@ package world
 import (
 	"fmt"
 	"hash/fnv"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -78,6 +79,7 @@ type World struct {
 	tables  map[string]*table
 	objects map[string][]string // what writers have staged
 	staged  int
+	watch   *watch
 	current *process
 	count   int
 }
@@ -87,7 +89,7 @@ func Run(o Options) Result {
 	h := fnv.New64a()
 	w := &World{
 		o: o, start: time.Now(), rng: rand.New(rand.NewPCG(o.Seed, 0x51)), hash: h, sum: h.Sum64, figures: map[string]int64{},
-		topics: map[string]*topic{}, pushes: map[string]*push{}, tables: map[string]*table{}, objects: map[string][]string{},
+		topics: map[string]*topic{}, pushes: map[string]*push{}, tables: map[string]*table{}, objects: map[string][]string{}, watch: newWatch(),
 	}
 	if o.Bug != "" && !slices.Contains(bugs, o.Bug) {
 		w.fail("no bug %q; there are %v", o.Bug, bugs)
@@ -104,6 +106,7 @@ func Run(o Options) Result {
 	})
 	w.live()
 	deadline.Stop()
+	w.figuresOfWatch()
 	if len(w.failures) == 0 {
 		w.compare()
 		w.leaks(before)
@@ -143,9 +146,7 @@ func (w *World) trace(kind, format string, args ...any) {
 	defer w.mu.Unlock()
 	w.figures[kind]++
 	_, _ = w.hash.Write([]byte(line))
-	if w.o.Verbose {
-		fmt.Fprint(os.Stderr, line)
-	}
+	fmt.Fprint(w.said(), line)
 }
 
 func (w *World) add(kind string, n int64) {
@@ -208,10 +209,19 @@ func (w *World) yield() {
 	}
 }
 
+// said is where the trace goes to. All is formatted in any case: whether somebody
+// listens must change nothing.
+func (w *World) said() io.Writer {
+	if w.o.Verbose {
+		return os.Stderr
+	}
+	return io.Discard
+}
+
 // log passes on what the engine says.
 func (w *World) log() *slog.Logger {
-	if !w.o.Verbose {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	return slog.New(slog.NewTextHandler(unknown{w.said()}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
+
+// unknown hides what is written to.
+type unknown struct{ io.Writer }

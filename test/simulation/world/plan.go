@@ -77,6 +77,7 @@ type tablePlan struct {
 	of         *sourcePlan
 	bad        bool
 	changes    bool
+	windows    bool
 }
 
 // maker makes a plan up.
@@ -179,7 +180,7 @@ func (m *maker) source(name string, pushed bool) *sourcePlan {
 	s.drift = pick(m, 0, 0, m.between(5*time.Second, 60*time.Second))
 	if m.o.Days {
 		s.outOfOrder, s.lookFor = m.between(time.Minute, 10*time.Minute), m.between(10*time.Minute, time.Hour)
-		s.idle = pick(m, 0, m.between(5*time.Minute, 30*time.Minute), m.between(5*time.Minute, 2*time.Hour))
+		s.idle = pick(m, m.between(5*time.Minute, 30*time.Minute), m.between(5*time.Minute, 2*time.Hour))
 		s.drift = pick(m, 0, 0, m.between(30*time.Minute, 2*time.Hour))
 	}
 	if pushed {
@@ -231,8 +232,13 @@ func (m *maker) stream(sources ...*sourcePlan) {
 		from = once
 	}
 	s.from = from
-	for _, i := range m.Perm(4)[:1+m.IntN(3)] {
-		m.step(s, []stepKind{tumbling, hopping, session, group}[i], tag)
+	kinds := []stepKind{tumbling, hopping, session, group}
+	some := m.Perm(len(kinds))[:1+m.IntN(3)]
+	if m.o.Days && len(some) == 1 && kinds[some[0]] == group {
+		some = append(some, m.IntN(3)) // a day must have windows
+	}
+	for _, i := range some {
+		m.step(s, kinds[i], tag)
 	}
 	m.p.streams = append(m.p.streams, s)
 }
@@ -266,7 +272,7 @@ func (m *maker) step(s *streamPlan, kind stepKind, tag string) {
 	case group:
 		fmt.Fprintf(&m.ops, "  %s: {from: %s, group: {by: [k], %s, expire_after: 1000h}}\n", x.name, s.from, sums)
 	}
-	m.table(&tablePlan{name: x.name, from: x.name, changes: kind == group})
+	m.table(&tablePlan{name: x.name, from: x.name, changes: kind == group, windows: kind != group})
 	if kind != group {
 		m.table(&tablePlan{name: "late_" + x.name, from: x.name + ".late"})
 	}
@@ -394,7 +400,7 @@ func (w *World) furnish() {
 		if t.bad {
 			of = nil
 		}
-		w.tables[t.name] = &table{name: t.name, of: of, changes: t.changes, folded: map[string]string{}, epochs: map[int]int64{}}
+		w.tables[t.name] = &table{name: t.name, of: of, changes: t.changes, windows: t.windows, folded: map[string]string{}, epochs: map[int]int64{}}
 	}
 }
 

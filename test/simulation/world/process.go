@@ -41,7 +41,9 @@ type process struct {
 	err    error
 	// failing is how many errors of components the process is still to have.
 	failing int
-	began   time.Duration
+	// stale is how many looks at tables are still to be answered by what was.
+	stale int
+	began time.Duration
 }
 
 // lineage is what is known of the epochs of a disk and its clones.
@@ -54,7 +56,7 @@ type lineage struct {
 // begin starts a process on a disk.
 func (w *World) begin(fs *vfs.MemFS, line lineage, last bool) *process {
 	w.count++
-	p := &process{w: w, n: w.count, disk: fs, line: &line, dead: make(chan struct{}), done: make(chan struct{}), failing: w.intn(4), began: w.now()}
+	p := &process{w: w, n: w.count, disk: fs, line: &line, dead: make(chan struct{}), done: make(chan struct{}), failing: w.intn(4), stale: w.intn(3), began: w.now()}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	w.trace("starts", "%d epoch %d", p.n, line.epoch)
@@ -200,5 +202,6 @@ func (p *process) onManifest(m *checkpoint.Manifest) {
 		return
 	}
 	p.w.trace("epochs", "%d %d", p.n, m.Epoch)
+	p.w.sawManifest(m)
 	p.checkManifest(m)
 }

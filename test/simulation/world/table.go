@@ -21,7 +21,9 @@ import (
 type table struct {
 	name string
 	held dataflow.Committed
-	rows []string
+	// before are some of the states that it has had.
+	before []dataflow.Committed
+	rows   []string
 	// origin is where each row stands in its split, of a table that a source feeds
 	// directly.
 	origin []origin
@@ -29,6 +31,8 @@ type table struct {
 	of *sourcePlan
 	// changes: it holds changes; folded is the table that they make.
 	changes bool
+	// windows: it holds results of windows.
+	windows bool
 	folded  map[string]string
 	// epochs of the last commit, by process.
 	epochs map[int]int64
@@ -174,6 +178,11 @@ func (c committer) Committed(ctx context.Context) (dataflow.Committed, error) {
 		c.p.w.trace("look_errors", "%s", c.t.name)
 		return dataflow.Committed{}, errSimulated
 	}
+	if n := len(c.t.before); n > 0 && c.p.stale > 0 && c.p.w.chance(6) {
+		c.p.stale--
+		c.p.w.trace("stale_reads", "%d %s", c.p.n, c.t.name)
+		return c.t.before[c.p.w.intn(n)], nil
+	}
 	return c.t.copy(), nil
 }
 
@@ -259,6 +268,11 @@ func (c committer) apply(k dataflow.Commit) {
 	w.checkCommit(c.p, t, k, rows)
 	if w.o.Bug == "drop_commit" && len(rows) > 0 && k.Epoch%7 == 3 {
 		rows = nil
+	}
+	t.before = append(t.before, t.copy())
+	t.before = t.before[max(len(t.before)-3, 0):]
+	if t.windows && len(rows) > 0 {
+		w.sawWindows()
 	}
 	t.put(w, rows)
 	if w.o.Bug == "double_commit" && k.Epoch%7 == 3 {
