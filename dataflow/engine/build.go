@@ -154,10 +154,14 @@ func (g *Graph) stateful() bool {
 }
 
 func (p *plant) env(step string, task, tasks int) *dataflow.Env {
+	var files state.FS
+	if p.o.Store != nil { // nil: outside a run, see OutsideEnv.
+		files = p.o.Store.FS()
+	}
 	return &dataflow.Env{
 		Pipeline: p.g.Name, Step: step, Task: task, Tasks: tasks, Dir: p.g.Dir, Now: p.o.Now,
 		Alloc: memory.DefaultAllocator, Log: p.log.With("step", step), Fates: &dataflow.Fates{},
-		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8, WALDir: p.o.WALDir, SpoolDir: p.o.SpoolDir, FS: p.o.Store.FS(),
+		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8, WALDir: p.o.WALDir, SpoolDir: p.o.SpoolDir, FS: files,
 		Last: func() dataflow.Time { return p.last(step) },
 	}
 }
