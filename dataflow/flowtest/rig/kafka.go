@@ -46,12 +46,9 @@ func NewBroker(t testing.TB) *Broker {
 
 const brokerProperties = `process.roles=broker,controller
 node.id=1
-controller.quorum.voters=1@%[2]s
-listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
-advertised.listeners=PLAINTEXT://%[1]s
+controller.quorum.voters=1@%s
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs=data
 num.partitions=1
 offsets.topic.num.partitions=4
@@ -68,8 +65,23 @@ log.retention.ms=-1
 log.cleaner.dedupe.buffer.size=8388608
 `
 
+const plainListeners = `listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
+advertised.listeners=PLAINTEXT://%[1]s
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+`
+
 // newBroker starts a broker in an empty folder.
 func newBroker(dir string) (*Broker, error) {
+	b, err := layBroker(dir, func(address, controller string) string { return fmt.Sprintf(plainListeners, address, controller) })
+	if err != nil {
+		return nil, err
+	}
+	return b, b.Start()
+}
+
+// layBroker makes what a broker starts from; listeners are its lines for the addresses
+// of its plain listener and of its controller.
+func layBroker(dir string, listeners func(address, controller string) string) (*Broker, error) {
 	home, err := installed("kafka")
 	if err != nil {
 		return nil, err
@@ -79,7 +91,8 @@ func newBroker(dir string) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{Addr: addr(ports[0]), home: home, dir: dir}
-	props := fmt.Sprintf(brokerProperties, b.Addr, addr(ports[1]))
+	controller := addr(ports[1])
+	props := fmt.Sprintf(brokerProperties, controller) + listeners(b.Addr, controller)
 	if err := os.WriteFile(filepath.Join(dir, "server.properties"), []byte(props), 0o600); err != nil {
 		return nil, err
 	}
@@ -87,7 +100,7 @@ func newBroker(dir string) (*Broker, error) {
 	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(home, "formatted"))); err != nil {
 		return nil, fmt.Errorf("lay the broker's data folder: %w", err)
 	}
-	return b, b.Start()
+	return b, nil
 }
 
 // Start starts the broker again on the data it has, and returns when it serves.
