@@ -14,4 +14,5 @@ import (
 	_ "frazil/sources/http"
 	_ "frazil/sources/kafka"
 	_ "frazil/sources/mqtt"
+	_ "frazil/sources/outbox"
 )

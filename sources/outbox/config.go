@@ -1,0 +1,270 @@
+package outbox
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"frazil/dataflow"
+	"frazil/dataflow/component"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Config is what a user writes under "outbox".
+type Config struct {
+	// Postgres is the database of the outbox.
+	Postgres *PostgresConfig `yaml:"postgres,required"`
+	// Columns names the columns of the outbox table.
+	Columns Columns `yaml:"columns"`
+	// Payload says what the payload is without a decode block beside outbox: json, text
+	// or bytes. Default: json.
+	Payload string `yaml:"payload" oneof:"json,text,bytes"`
+	// Start says where the very first run begins: snapshot (the rows that are there, then
+	// all that come) or latest (only those that come). Default: snapshot.
+	Start string `yaml:"start" oneof:"snapshot,latest"`
+	// Metadata adds columns behind the others. Each entry names the column to make.
+	// Default: none.
+	Metadata Metadata `yaml:"metadata"`
+}
+
+// PostgresConfig says which table is read, and how.
+type PostgresConfig struct {
+	// URL of the database: postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=... The
+	// role needs REPLICATION, and SELECT on the table.
+	URL component.Secret `yaml:"url,required"`
+	// Table is the outbox, as SCHEMA.TABLE. Not together with messages.
+	Table string `yaml:"table"`
+	// Messages is the prefix of messages that the application writes by
+	// pg_logical_emit_message(true, PREFIX, TEXT): an outbox without a table. TEXT is a
+	// JSON object with the columns of a row. Not together with table.
+	Messages string `yaml:"messages"`
+	// Slot is the replication slot, of this source alone. Default: frazil_PIPELINE_STEP.
+	Slot string `yaml:"slot"`
+	// Publication that the table is in. Default: the slot's name.
+	Publication string `yaml:"publication"`
+	// Create makes slot and publication when they are not there. Default: true.
+	Create bool `yaml:"create"`
+}
+
+// SetDefaults implements component.Defaulter.
+func (c *PostgresConfig) SetDefaults() { *c = PostgresConfig{Create: true} }
+
+// Columns are the names of the table's columns. The defaults are the conventional ones,
+// those of Debezium's outbox router.
+type Columns struct {
+	// ID of the event, of any type. Default: id.
+	ID string `yaml:"id"`
+	// AggregateType is the kind of thing that the event is about, by which events are
+	// routed. Default: aggregatetype.
+	AggregateType string `yaml:"aggregate_type"`
+	// AggregateID is the thing; its events keep their order. Default: aggregateid.
+	AggregateID string `yaml:"aggregate_id"`
+	// Type of the event. Default: type.
+	Type string `yaml:"type"`
+	// Payload of the event: json, jsonb, text or bytea. Default: payload.
+	Payload string `yaml:"payload"`
+	// Headers is a column with a JSON object, for tracing among others. Default: none.
+	Headers string `yaml:"headers"`
+	// CreatedAt is a column of type timestamptz or timestamp. Default: none.
+	CreatedAt string `yaml:"created_at"`
+}
+
+// Metadata names the columns that hold what the database knows beside the row.
+type Metadata struct {
+	// LSN: int64, of the commit; null for rows that were there at the first start.
+	LSN string `yaml:"lsn"`
+	// Transaction: int64, the number of the transaction; null as above.
+	Transaction string `yaml:"transaction"`
+	// CommitTime: timestamptz; null as above.
+	CommitTime string `yaml:"commit_time"`
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Payload: "json", Start: "snapshot",
+		Columns: Columns{ID: "id", AggregateType: "aggregatetype", AggregateID: "aggregateid", Type: "type", Payload: "payload"},
+	}
+}
+
+func init() {
+	component.RegisterSource(component.Source[Config]{
+		Name:    "outbox",
+		Summary: "Reads a transactional outbox of PostgreSQL, each committed row once.",
+		Doc: `Delivery: each committed row once, none of a transaction that was rolled back. The slot is confirmed only up to what
+is committed in every target.
+
+Ordering: by commit, and within a transaction as written. An outbox is one split.
+
+Columns: id, aggregate_type, aggregate_id, type (string), payload (by payload: json, string or binary; with a decode
+block the columns of that instead), headers (json) and created_at (timestamptz) where the table has them.
+
+Bad records: a row whose id is null, or whose payload cannot be decoded, leaves by the port "bad".
+
+Replay: a slot gives nothing again that was confirmed.
+
+Memory: the rows of the log that wait to be read, 8 MiB.`,
+		Default: DefaultConfig,
+		Plan:    plan,
+		New:     newSource,
+	})
+}
+
+var (
+	slotName  = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+	tableName = regexp.MustCompile(`^[^.]+\.[^.]+$`)
+)
+
+func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
+	cfg = cfg.named(in.Pipeline, in.Step)
+	if problems := check(cfg); len(problems) > 0 {
+		return component.SourcePlan{}, problems
+	}
+	s, err := newShape(cfg, in.Decoded)
+	if err != nil {
+		return component.SourcePlan{}, component.AsProblems(err)
+	}
+	return component.SourcePlan{
+		Schema: s.schema(), Tasks: 1, Arrived: true,
+		NotReplayable: "a replication slot gives nothing again that was confirmed",
+		Target:        "slot " + cfg.Postgres.Slot,
+	}, nil
+}
+
+// named fills the names that are made of the pipeline's.
+func (c Config) named(pipeline, step string) Config {
+	if c.Postgres == nil {
+		return c
+	}
+	pg := *c.Postgres
+	if pg.Slot == "" {
+		pg.Slot = plainName("frazil_" + pipeline + "_" + step)
+	}
+	if pg.Publication == "" {
+		pg.Publication = pg.Slot
+	}
+	c.Postgres = &pg
+	return c
+}
+
+// plainName makes a slot's name of text.
+func plainName(text string) string {
+	out := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(text))
+	return out[:min(len(out), 63)]
+}
+
+// check finds what is wrong with a config by itself.
+func check(cfg Config) component.Problems {
+	var out component.Problems
+	bad := func(path, format string, args ...any) {
+		out = append(out, component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
+	}
+	pg := cfg.Postgres
+	if pg == nil {
+		bad("postgres", "which database: write postgres: {url: ..., table: SCHEMA.TABLE}")
+		return out
+	}
+	switch {
+	case pg.Table == "" && pg.Messages == "":
+		bad("postgres", "what is read: write table: SCHEMA.TABLE, or messages: PREFIX")
+	case pg.Table != "" && pg.Messages != "":
+		bad("postgres.messages", "not together with table: a source reads one outbox")
+	case pg.Table != "" && !tableName.MatchString(pg.Table):
+		bad("postgres.table", "table %q: expected SCHEMA.TABLE, as public.outbox", pg.Table)
+	}
+	if !slotName.MatchString(pg.Slot) {
+		bad("postgres.slot", "slot %q: expected 1 to 63 of the characters a-z 0-9 _", pg.Slot)
+	}
+	if cfg.Columns.ID == "" || cfg.Columns.Payload == "" {
+		bad("columns", "id and payload are needed")
+	}
+	if pg.Messages != "" && cfg.Start == "snapshot" && pg.Table == "" {
+		// There is nothing to take a snapshot of; the log from the slot on is all there is.
+		return out
+	}
+	return out
+}
+
+// shape is what rows look like.
+type shape struct {
+	cfg     Config
+	decoded *arrow.Schema
+	// fields of the table, in the order of the columns that are made; meta behind them.
+	fields []tableField
+	meta   []metaField
+}
+
+// tableField is a column of the table and what becomes of it.
+type tableField struct {
+	column string // of the table
+	field  arrow.Field
+}
+
+type metaField struct {
+	kind  string
+	field arrow.Field
+}
+
+func newShape(cfg Config, decoded *arrow.Schema) (*shape, error) {
+	s := &shape{cfg: cfg, decoded: decoded}
+	c := cfg.Columns
+	add := func(column, name string, t arrow.DataType, nullable bool) {
+		if column != "" {
+			s.fields = append(s.fields, tableField{column, arrow.Field{Name: name, Type: t, Nullable: nullable}})
+		}
+	}
+	add(c.ID, "id", dataflow.TypeString, false)
+	add(c.AggregateType, "aggregate_type", dataflow.TypeString, true)
+	add(c.AggregateID, "aggregate_id", dataflow.TypeString, true)
+	add(c.Type, "type", dataflow.TypeString, true)
+	payload := map[string]arrow.DataType{"json": dataflow.TypeJSON, "text": dataflow.TypeString, "bytes": dataflow.TypeBinary}[cfg.Payload]
+	add(c.Payload, "payload", payload, true)
+	add(c.Headers, "headers", dataflow.TypeJSON, true)
+	add(c.CreatedAt, "created_at", dataflow.TypeTimestampTZ, true)
+	meta := func(kind, name string, t arrow.DataType) {
+		if name != "" {
+			s.meta = append(s.meta, metaField{kind, arrow.Field{Name: name, Type: t, Nullable: true}})
+		}
+	}
+	meta("lsn", cfg.Metadata.LSN, dataflow.TypeInt64)
+	meta("transaction", cfg.Metadata.Transaction, dataflow.TypeInt64)
+	meta("commit_time", cfg.Metadata.CommitTime, dataflow.TypeTimestampTZ)
+	return s, s.unique()
+}
+
+// unique fails if two columns have one name.
+func (s *shape) unique() error {
+	seen := map[string]bool{}
+	for _, f := range s.schema().Fields() {
+		if seen[f.Name] {
+			return component.Badf("", "two columns are named %q: choose another name for the one of decode or metadata", f.Name)
+		}
+		if dataflow.IsSystem(f.Name) {
+			return component.Badf("", "column %q: names that begin with %q are reserved", f.Name, dataflow.SysPrefix)
+		}
+		seen[f.Name] = true
+	}
+	return nil
+}
+
+// schema of the rows: the user's columns.
+func (s *shape) schema() *arrow.Schema {
+	var out []arrow.Field
+	for _, f := range s.fields {
+		if f.field.Name == "payload" && s.decoded != nil {
+			out = append(out, s.decoded.Fields()...)
+			continue
+		}
+		out = append(out, f.field)
+	}
+	for _, m := range s.meta {
+		out = append(out, m.field)
+	}
+	return arrow.NewSchema(out, nil)
+}

@@ -1,0 +1,148 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"frazil/dataflow"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// plugin is the output of the slot.
+const plugin = "pgoutput"
+
+// checkServer fails if the server cannot do what is asked of it.
+func checkServer(ctx context.Context, conn *pgx.Conn) error {
+	var level string
+	if err := conn.QueryRow(ctx, "SHOW wal_level").Scan(&level); err != nil {
+		return explain("ask for wal_level", err)
+	}
+	if level != "logical" {
+		return dataflow.Permanentf("wal_level is %s, and replication needs logical: ALTER SYSTEM SET wal_level = logical, and restart the server", level)
+	}
+	return nil
+}
+
+// quoteTable makes an identifier of SCHEMA.TABLE.
+func quoteTable(table string) string {
+	schema, name, _ := strings.Cut(table, ".")
+	return pgx.Identifier{schema, name}.Sanitize()
+}
+
+// ensurePublication makes the publication, or checks that the outbox is in it.
+func ensurePublication(ctx context.Context, conn *pgx.Conn, cfg PostgresConfig) error {
+	name := pgx.Identifier{cfg.Publication}.Sanitize()
+	statement := "CREATE PUBLICATION " + name + " WITH (publish = 'insert')"
+	if cfg.Table != "" {
+		statement = "CREATE PUBLICATION " + name + " FOR TABLE " + quoteTable(cfg.Table) + " WITH (publish = 'insert', publish_via_partition_root = true)"
+	}
+	var there, all, inserts bool
+	err := conn.QueryRow(ctx, "SELECT true, puballtables, pubinsert FROM pg_publication WHERE pubname = $1", cfg.Publication).Scan(&there, &all, &inserts)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		if !cfg.Create {
+			return dataflow.Permanentf("publication %s is not there, and create is off: run %s", cfg.Publication, statement)
+		}
+		if _, err := conn.Exec(ctx, statement); err != nil && !isCode(err, "42710") {
+			return explain("run "+statement, err)
+		}
+		return nil
+	case err != nil:
+		return explain("look for the publication", err)
+	case !inserts:
+		return dataflow.Permanentf("publication %s does not publish inserts: ALTER PUBLICATION %s SET (publish = 'insert')", cfg.Publication, name)
+	case all || cfg.Table == "":
+		return nil
+	}
+	schema, table, _ := strings.Cut(cfg.Table, ".")
+	var has bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_publication_tables WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)", cfg.Publication, schema, table).Scan(&has); err != nil {
+		return explain("look into the publication", err)
+	}
+	if !has {
+		return dataflow.Permanentf("table %s is not in publication %s: ALTER PUBLICATION %s ADD TABLE %s", cfg.Table, cfg.Publication, name, quoteTable(cfg.Table))
+	}
+	return nil
+}
+
+// slot is how a replication slot stands.
+type slot struct {
+	active    bool
+	plugin    string
+	confirmed pglogrepl.LSN
+	// status of the log that it needs: reserved, extended, unreserved, lost.
+	status string
+	// retained are the bytes of the log that the server keeps for it.
+	retained int64
+}
+
+// findSlot returns nil if there is none.
+func findSlot(ctx context.Context, conn *pgx.Conn, name string) (*slot, error) {
+	var s slot
+	var confirmed, status *string
+	err := conn.QueryRow(ctx, `SELECT active, coalesce(plugin, ''), confirmed_flush_lsn::text, wal_status,
+		coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::int8 FROM pg_replication_slots WHERE slot_name = $1`, name).
+		Scan(&s.active, &s.plugin, &confirmed, &status, &s.retained)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, explain("look for the replication slot", err)
+	}
+	if status != nil {
+		s.status = *status
+	}
+	if confirmed != nil {
+		if s.confirmed, err = pglogrepl.ParseLSN(*confirmed); err != nil {
+			return nil, fmt.Errorf("position of the replication slot: %w", err)
+		}
+	}
+	if s.plugin != plugin {
+		return nil, dataflow.Permanentf("replication slot %s has the plugin %q, expected %s: it is somebody else's; name another one with slot", name, s.plugin, plugin)
+	}
+	return &s, nil
+}
+
+// checkSlot fails unless the log from the position at on can be had from the slot.
+func checkSlot(name string, s *slot, at pglogrepl.LSN) error {
+	const afresh = "what was written since may be missing. To go on: drop the slot if it is there, and start with start: snapshot and another state directory; rows that are still in the outbox come again"
+	switch {
+	case s == nil:
+		return dataflow.Permanentf("%w: replication slot %s is gone (dropped, or the database was restored or failed over to a server without it), and the log was read up to %s: %s", dataflow.ErrGap, name, at, afresh)
+	case s.status == "lost":
+		return dataflow.Permanentf("%w: replication slot %s has lost log that it needed (max_slot_wal_keep_size): %s", dataflow.ErrGap, name, afresh)
+	case s.confirmed > at:
+		return dataflow.Permanentf("%w: replication slot %s was confirmed up to %s by somebody else, and the log was read up to %s: %s", dataflow.ErrGap, name, s.confirmed, at, afresh)
+	}
+	return nil
+}
+
+// createSlot makes the slot; snapshot is the name of the one that belongs to it, valid
+// as long as conn does nothing else.
+func createSlot(ctx context.Context, conn *pgconn.PgConn, name string) (at pglogrepl.LSN, snapshot string, err error) {
+	r, err := pglogrepl.CreateReplicationSlot(ctx, conn, name, plugin, pglogrepl.CreateReplicationSlotOptions{SnapshotAction: "EXPORT_SNAPSHOT"})
+	if err != nil {
+		return 0, "", explain("make the replication slot "+name, err)
+	}
+	at, err = pglogrepl.ParseLSN(r.ConsistentPoint)
+	return at, r.SnapshotName, err
+}
+
+// dropSlot removes the slot; it is nothing if there is none.
+func dropSlot(ctx context.Context, conn *pgx.Conn, name string) error {
+	_, err := conn.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", name)
+	if err != nil && !isCode(err, "42704") {
+		return explain("drop the replication slot "+name, err)
+	}
+	return nil
+}
+
+func isCode(err error, code string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == code
+}

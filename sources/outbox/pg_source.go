@@ -1,0 +1,600 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"frazil/dataflow"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// pgSource reads an outbox by logical replication. Poll's goroutine owns all that
+// stands before mu.
+type pgSource struct {
+	cfg   Config
+	pg    PostgresConfig
+	env   *dataflow.Env
+	shape *shape
+	rows  *rows
+
+	assigned bool
+	pos      position
+	until    *position
+	told     bool // nothing new since it was told that the end is reached
+	// beat is when the position last moved without rows.
+	beat time.Time
+	snap *snapshot
+	// failed: rows of a snapshot were given that cannot be read again.
+	failed error
+	vals   []value
+	all    []value
+
+	// Of the stream: the chunk at hand, and how far it was read.
+	chunk     *chunk
+	at, begin int
+	relations map[uint32]*relation
+	// tx is the transaction under way; open: there is one.
+	tx   transaction
+	open bool
+
+	// mu guards what Close and Ack use.
+	mu     sync.Mutex
+	stream *stream
+	closed bool
+	life   context.Context
+	cancel context.CancelFunc
+}
+
+// transaction is one of the log.
+type transaction struct {
+	lsn  pglogrepl.LSN // of its commit
+	xid  uint32
+	time time.Time
+	row  uint64 // rows of it that were seen
+	// skip rows were given before.
+	skip uint64
+}
+
+func newSource(_ context.Context, env *dataflow.Env, cfg Config) (dataflow.Source, error) {
+	cfg = cfg.named(env.Pipeline, env.Step)
+	if problems := check(cfg); len(problems) > 0 {
+		return nil, problems
+	}
+	var dec dataflow.Decoder
+	s := &pgSource{cfg: cfg, pg: *cfg.Postgres, env: env, relations: map[uint32]*relation{}}
+	if env.NewDecoder != nil {
+		var err error
+		if dec, err = env.NewDecoder(); err != nil {
+			return nil, fmt.Errorf("make the decoder of %q: %w", env.Step, err)
+		}
+		s.shape, err = newShape(cfg, dec.Schema())
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		var err error
+		if s.shape, err = newShape(cfg, nil); err != nil {
+			return nil, err
+		}
+	}
+	s.rows = newRows(env, s.shape, dec)
+	s.vals = make([]value, len(s.shape.fields))
+	s.life, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Discover implements dataflow.Discoverer.
+func (s *pgSource) Discover(context.Context) ([]dataflow.Split, error) {
+	return []dataflow.Split{logSplit}, nil
+}
+
+// Start implements dataflow.Starter. With start: latest it makes the slot: from then on
+// the server keeps what comes.
+func (s *pgSource) Start(ctx context.Context, splits []dataflow.Split) (map[dataflow.Split]dataflow.Position, error) {
+	if s.cfg.Start == "snapshot" {
+		return s.Begin(ctx, splits)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	conn, err := connect(ctx, s.pg)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	if err := errors.Join(checkServer(ctx, conn), ensurePublication(ctx, conn, s.pg)); err != nil {
+		return nil, err
+	}
+	there, err := findSlot(ctx, conn, s.pg.Slot)
+	if err != nil {
+		return nil, err
+	}
+	at := position{streaming: true}
+	switch {
+	case there != nil:
+		at.lsn = there.confirmed
+	case !s.pg.Create:
+		return nil, dataflow.Permanentf("replication slot %s is not there, and create is off: SELECT pg_create_logical_replication_slot('%s', 'pgoutput')", s.pg.Slot, s.pg.Slot)
+	default:
+		var lsn string
+		if err := conn.QueryRow(ctx, "SELECT lsn::text FROM pg_create_logical_replication_slot($1, $2)", s.pg.Slot, plugin).Scan(&lsn); err != nil {
+			return nil, explain("make the replication slot "+s.pg.Slot, err)
+		}
+		if at.lsn, err = pglogrepl.ParseLSN(lsn); err != nil {
+			return nil, err
+		}
+	}
+	return map[dataflow.Split]dataflow.Position{logSplit: at.encode()}, nil
+}
+
+// Begin implements dataflow.Starter.
+func (s *pgSource) Begin(context.Context, []dataflow.Split) (map[dataflow.Split]dataflow.Position, error) {
+	return map[dataflow.Split]dataflow.Position{logSplit: position{}.encode()}, nil
+}
+
+// Ends implements dataflow.Ender: what is committed now.
+func (s *pgSource) Ends(ctx context.Context, _ []dataflow.Split) (map[dataflow.Split]dataflow.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	conn, err := connect(ctx, s.pg)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	var text string
+	if err := conn.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&text); err != nil {
+		return nil, explain("ask for the end of the log", err)
+	}
+	at := position{streaming: true}
+	if at.lsn, err = pglogrepl.ParseLSN(text); err != nil {
+		return nil, err
+	}
+	return map[dataflow.Split]dataflow.Position{logSplit: at.encode()}, nil
+}
+
+// Assign implements dataflow.Source.
+func (s *pgSource) Assign(_ context.Context, splits []dataflow.SplitAt) error {
+	for _, at := range splits {
+		if at.Split != logSplit {
+			return dataflow.Permanentf("split %q is unknown: an outbox has the split %s", at.Split, logSplit)
+		}
+		pos := position{}
+		if at.From != nil {
+			var err error
+			if pos, err = parsePosition(at.From); err != nil {
+				return dataflow.Permanent(err)
+			}
+		}
+		s.until = nil
+		if at.Until != nil {
+			until, err := parsePosition(at.Until)
+			if err != nil {
+				return dataflow.Permanent(err)
+			}
+			s.until = &until
+		}
+		if !s.assigned || pos != s.pos {
+			s.drop()
+		}
+		s.assigned, s.pos, s.told = true, pos, false
+	}
+	return nil
+}
+
+// Unassign implements dataflow.Source.
+func (s *pgSource) Unassign(context.Context, []dataflow.Split) error {
+	s.drop()
+	s.assigned = false
+	return nil
+}
+
+// drop ends the connections; what was read ahead is read again.
+func (s *pgSource) drop() {
+	if s.snap != nil {
+		s.snap.close()
+		s.snap = nil
+	}
+	s.mu.Lock()
+	st := s.stream
+	s.stream = nil
+	s.mu.Unlock()
+	if st != nil {
+		st.close()
+	}
+	s.chunk, s.open = nil, false
+	clear(s.relations)
+}
+
+// Poll implements dataflow.Source.
+func (s *pgSource) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.Polled, error) {
+	wait := time.NewTimer(time.Duration(limit.WaitMicros) * time.Microsecond)
+	defer wait.Stop()
+	if !s.assigned || s.atUntil() && s.told {
+		select {
+		case <-ctx.Done():
+			return dataflow.Polled{}, ctx.Err()
+		case <-s.life.Done():
+			return dataflow.Polled{}, fmt.Errorf("outbox source %q is closed", s.env.Step)
+		case <-wait.C:
+			return dataflow.Polled{}, nil
+		}
+	}
+	if s.failed != nil {
+		return dataflow.Polled{}, s.failed
+	}
+	snapshot := !s.pos.streaming && s.pos.seq > 0
+	p, err := s.poll(ctx, limit, wait.C)
+	if err != nil {
+		s.drop()
+		if snapshot {
+			s.failed = err
+		}
+	}
+	return p, err
+}
+
+// atUntil says whether all that is to be read is read.
+func (s *pgSource) atUntil() bool {
+	return s.until != nil && s.pos.streaming && s.pos.lsn >= s.until.lsn
+}
+
+func (s *pgSource) poll(ctx context.Context, limit dataflow.PollLimit, wait <-chan time.Time) (dataflow.Polled, error) {
+	if !s.pos.streaming {
+		return s.pollSnapshot(ctx, limit)
+	}
+	st, err := s.streaming(ctx)
+	if err != nil {
+		return dataflow.Polled{}, err
+	}
+	moved := s.pos
+	for {
+		for s.chunk == nil {
+			if s.rows.count() > 0 || s.rows.badCount > 0 || s.atUntil() {
+				select {
+				case s.chunk = <-st.chunks:
+				default:
+					return s.polled(true), nil
+				}
+				break
+			}
+			select {
+			case s.chunk = <-st.chunks:
+			case <-st.done:
+				return dataflow.Polled{}, st.err
+			case <-ctx.Done():
+				return dataflow.Polled{}, ctx.Err()
+			case <-wait:
+				if s.pos != moved || !s.told {
+					return s.polled(true), nil
+				}
+				return dataflow.Polled{}, nil
+			}
+		}
+		full, err := s.read(limit)
+		if err != nil {
+			return dataflow.Polled{}, err
+		}
+		if full || s.atUntil() {
+			return s.polled(false), nil
+		}
+		if s.at == len(s.chunk.ends) {
+			s.alive(s.chunk.walEnd)
+			st.free.Put(s.chunk)
+			s.chunk, s.at, s.begin = nil, 0, 0
+		}
+	}
+}
+
+// beatEvery is how often the position moves where nothing of interest happens: each
+// move is an epoch.
+const beatEvery = 10 * time.Second
+
+// alive moves the position to where the server has come without anything for us.
+func (s *pgSource) alive(walEnd pglogrepl.LSN) {
+	now := s.env.Now()
+	if s.open || walEnd <= s.pos.lsn || s.until == nil && now.Sub(s.beat) < beatEvery {
+		return
+	}
+	s.pos.lsn, s.pos.row, s.beat = walEnd, 0, now
+}
+
+// polled makes the batch of what was read.
+func (s *pgSource) polled(caughtUp bool) dataflow.Polled {
+	p := dataflow.Polled{Split: logSplit, Next: s.pos.encode(), CaughtUp: caughtUp && s.rows.count() == 0, AtUntil: s.atUntil()}
+	s.told = p.CaughtUp || p.AtUntil
+	p.Batch, p.Bad = s.rows.flush()
+	return p
+}
+
+// streaming is the connection, made if there is none.
+func (s *pgSource) streaming(ctx context.Context) (*stream, error) {
+	s.mu.Lock()
+	st := s.stream
+	s.mu.Unlock()
+	if st != nil {
+		return st, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	conn, err := connect(ctx, s.pg)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	if err := errors.Join(checkServer(ctx, conn), ensurePublication(ctx, conn, s.pg)); err != nil {
+		return nil, err
+	}
+	there, err := findSlot(ctx, conn, s.pg.Slot)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSlot(s.pg.Slot, there, s.pos.lsn); err != nil {
+		return nil, err
+	}
+	repl, err := connectReplication(ctx, s.pg)
+	if err != nil {
+		return nil, err
+	}
+	// The server is told the position of the last Ack, which may be before this one.
+	st, err = follow(ctx, s.pg, repl, there.confirmed)
+	if err != nil {
+		_ = repl.Close(ctx)
+		return nil, err
+	}
+	return st, s.keep(st)
+}
+
+// keep puts the stream where Ack and Close find it.
+func (s *pgSource) keep(st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		st.close()
+		return fmt.Errorf("outbox source %q is closed", s.env.Step)
+	}
+	s.stream = st
+	return nil
+}
+
+// pollSnapshot reads rows that were there before the slot. No barrier comes in between.
+func (s *pgSource) pollSnapshot(ctx context.Context, limit dataflow.PollLimit) (dataflow.Polled, error) {
+	if s.snap == nil {
+		opening, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		conn, err := connect(opening, s.pg)
+		if err != nil {
+			return dataflow.Polled{}, err
+		}
+		err = errors.Join(checkServer(opening, conn), ensurePublication(opening, conn, s.pg))
+		_ = conn.Close(opening)
+		if err != nil {
+			return dataflow.Polled{}, err
+		}
+		// Its queries outlive this Poll.
+		if s.snap, err = beginSnapshot(s.life, s.pg, s.shape); err != nil {
+			return dataflow.Polled{}, err
+		}
+	}
+	for s.rows.count() < max(limit.Rows, 1) && s.rows.bytes() < max(limit.Bytes, 1) && s.rows.badCount < 8192 {
+		ok, err := s.snap.next(s.vals)
+		if err != nil {
+			return dataflow.Polled{}, err
+		}
+		if !ok {
+			return s.endSnapshot(ctx)
+		}
+		s.pos.seq++
+		s.rows.add(s.vals, origin{seq: s.pos.seq})
+	}
+	p := s.polled(false)
+	p.Open = true
+	return p, nil
+}
+
+// endSnapshot goes on with the log.
+func (s *pgSource) endSnapshot(ctx context.Context) (dataflow.Polled, error) {
+	at := s.snap.at
+	conn := s.snap.end()
+	s.snap = nil
+	st, err := follow(ctx, s.pg, conn, at)
+	if err != nil {
+		_ = conn.Close(ctx)
+		return dataflow.Polled{}, err
+	}
+	if err := s.keep(st); err != nil {
+		return dataflow.Polled{}, err
+	}
+	s.pos = position{streaming: true, lsn: at, seq: s.pos.seq}
+	return s.polled(false), nil
+}
+
+// read takes messages of the chunk up to the limits, or up to until.
+func (s *pgSource) read(limit dataflow.PollLimit) (full bool, err error) {
+	for s.at < len(s.chunk.ends) {
+		if limit.Rows > 0 && s.rows.count() >= limit.Rows || limit.Bytes > 0 && s.rows.bytes() >= limit.Bytes || s.rows.badCount >= 8192 {
+			return true, nil
+		}
+		end := s.chunk.ends[s.at]
+		w := &wire{b: s.chunk.buf[s.begin:end]}
+		if !s.open && s.beyond(w.b) {
+			s.pos.lsn, s.pos.row = s.until.lsn, 0
+			return true, nil
+		}
+		if err := s.message(w); err != nil {
+			return false, fmt.Errorf("read the log of the outbox: %w", err)
+		}
+		if w.bad {
+			return false, fmt.Errorf("read the log of the outbox: a message is shorter than it should be")
+		}
+		s.at, s.begin = s.at+1, end
+	}
+	return false, nil
+}
+
+// beyond says whether a message begins a transaction that is not to be read.
+func (s *pgSource) beyond(b []byte) bool {
+	if s.until == nil || b[0] != msgBegin {
+		return false
+	}
+	w := &wire{b: b[1:]}
+	return pglogrepl.LSN(w.uint64()) >= s.until.lsn
+}
+
+func (s *pgSource) message(w *wire) error {
+	switch w.byte() {
+	case msgBegin:
+		s.tx = transaction{lsn: pglogrepl.LSN(w.uint64()), time: serverTime(int64(w.uint64())), xid: w.uint32()}
+		s.open = true
+		if s.tx.lsn == s.pos.lsn {
+			s.tx.skip = s.pos.row
+		}
+	case msgCommit:
+		w.byte()   // flags
+		w.uint64() // of the commit
+		end := pglogrepl.LSN(w.uint64())
+		s.open = false
+		if end > s.pos.lsn {
+			s.pos.lsn, s.pos.row = end, 0
+		}
+	case msgRelation:
+		id, r := w.relation()
+		return s.describe(id, r)
+	case msgInsert:
+		return s.insert(w)
+	case msgMessage:
+		return s.logical(w)
+	}
+	return nil
+}
+
+// describe keeps a relation, and where the fields of the shape stand in it.
+func (s *pgSource) describe(id uint32, r *relation) error {
+	s.relations[id] = r
+	if r.schema+"."+r.name != s.pg.Table {
+		return nil // Another table of the same publication.
+	}
+	r.at = make([]int, len(s.shape.fields))
+	for i, f := range s.shape.fields {
+		r.at[i] = -1
+		for j, c := range r.columns {
+			if c.name == f.column {
+				r.at[i] = j
+			}
+		}
+		if r.at[i] < 0 {
+			return missingColumn(s.pg.Table, f.column)
+		}
+	}
+	return nil
+}
+
+func (s *pgSource) insert(w *wire) error {
+	r := s.relations[w.uint32()]
+	if r == nil {
+		return errors.New("a row of a table that was not described")
+	}
+	if r.at == nil {
+		return nil
+	}
+	w.byte() // 'N'
+	var err error
+	if s.all, err = w.tuple(r, s.all, s.vals); err != nil || w.bad {
+		return err
+	}
+	s.add()
+	return nil
+}
+
+// add gives the row in vals on, unless it was before.
+func (s *pgSource) add() {
+	s.tx.row++
+	if s.tx.lsn < s.pos.lsn || s.tx.row <= s.tx.skip {
+		return
+	}
+	s.pos.lsn, s.pos.row = s.tx.lsn, s.tx.row
+	s.pos.seq++
+	s.rows.add(s.vals, origin{seq: s.pos.seq, lsn: uint64(s.tx.lsn), xid: s.tx.xid, at: s.tx.time, have: true})
+}
+
+// logical is a message that the application wrote into the log.
+func (s *pgSource) logical(w *wire) error {
+	flags := w.byte()
+	w.uint64() // its place
+	prefix := w.text()
+	text := w.take(int(w.uint32()))
+	if prefix != s.pg.Messages || flags&1 == 0 || w.bad {
+		return nil // Not ours, or not part of a transaction.
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(text, &object); err != nil {
+		object = nil // Its id is missing then: the row is bad.
+	}
+	for i, f := range s.shape.fields {
+		s.vals[i] = value{}
+		raw, ok := object[f.column]
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		s.vals[i] = value{text: raw, valid: true, json: true}
+		var plain string
+		if f.field.Name != "payload" || s.cfg.Payload != "json" || s.rows.dec != nil {
+			if json.Unmarshal(raw, &plain) == nil {
+				s.vals[i] = value{text: []byte(plain), valid: true}
+			}
+		}
+	}
+	s.add()
+	return nil
+}
+
+// Ack implements dataflow.Acker: the server may forget what is committed.
+func (s *pgSource) Ack(_ context.Context, _ dataflow.Epoch, upTo map[dataflow.Split]dataflow.Position) error {
+	text, ok := upTo[logSplit]
+	if !ok {
+		return nil
+	}
+	pos, err := parsePosition(text)
+	if err != nil || !pos.streaming {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream != nil {
+		s.stream.ack(pos.lsn)
+	}
+	return nil
+}
+
+// Locate implements dataflow.Locator.
+func (s *pgSource) Locate(_ dataflow.Split, seq int64) string { return locate(seq) }
+
+// Close implements dataflow.Source.
+func (s *pgSource) Close() error {
+	s.mu.Lock()
+	again := s.closed
+	s.closed = true
+	st := s.stream
+	s.stream = nil
+	s.mu.Unlock()
+	if again {
+		return nil
+	}
+	s.cancel()
+	if st != nil {
+		st.close()
+	}
+	return nil
+}
+
+var (
+	_ dataflow.Source     = (*pgSource)(nil)
+	_ dataflow.Discoverer = (*pgSource)(nil)
+	_ dataflow.Starter    = (*pgSource)(nil)
+	_ dataflow.Ender      = (*pgSource)(nil)
+	_ dataflow.Acker      = (*pgSource)(nil)
+	_ dataflow.Locator    = (*pgSource)(nil)
+)
