@@ -11,8 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// syncWork has more than 300 syncs.
-func syncWork(seed uint64) work { return work{rows: 120, requests: 260, seed: seed} }
+// syncWork has more than 300 syncs, also on a machine so busy that many requests
+// share one.
+func syncWork(seed uint64) work { return work{rows: 120, requests: 400, seed: seed} }
 
 // syncFails lets the k-th sync fail and throw away what it should have written. The
 // program goes on, or ends and is started again, and at some moment behind it the
