@@ -65,7 +65,7 @@ type scenario struct {
 func TestOnBadNetworks(t *testing.T) {
 	need(t)
 	s := &servers{kafka: rig.NewBroker(t), catalog: rig.REST(t), mqtt: rig.NewMosquitto(t)}
-	suite := full.Suite{Name: "network", Total: 2 * len(scenarios), Short: 2}
+	suite := full.Suite{Name: "network", Total: len(scenarios), Short: 2}
 	planted := false
 	suite.Run(t, func(t *testing.T, portion int) full.Figures {
 		sc := scenarios[portion%len(scenarios)]
