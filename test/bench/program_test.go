@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/leak"
 )
 
 // program builds the command once.
@@ -39,7 +41,7 @@ var program = sync.OnceValues(func() (string, error) {
 var built string
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := leak.Main(m)
 	if built != "" {
 		os.RemoveAll(built)
 	}

@@ -11,26 +11,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/leak"
 )
 
 // binary is the command, built once for all tests.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
+func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "frazil-integration-")
+	if err == nil {
+		binary = filepath.Join(dir, "frazil")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", binary, "frazil/cmd/frazil").CombinedOutput(); err != nil {
+			err = fmt.Errorf("build the command: %w\n%s", err, out)
+		}
+	}
+	code := 1
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+	} else {
+		code = leak.Main(m)
 	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "frazil")
-	if out, err := exec.Command("go", "build", "-o", binary, "frazil/cmd/frazil").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // pipeline is a pipeline file in a folder of its own, where the command runs.

@@ -25,20 +25,22 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"frazil/dataflow/flowtest/leak"
 )
 
 // built is the folder to remove at the end.
 var built string
 
-// Main runs the tests of a package and removes the program that they had built. It
-// is for TestMain.
+// Main runs the tests of a package, looks at what they left, and removes the program
+// that they had built. It is for TestMain.
 func Main(m *testing.M) int {
 	defer func() {
 		if built != "" {
 			os.RemoveAll(built)
 		}
 	}()
-	return m.Run()
+	return leak.Main(m)
 }
 
 var build = sync.OnceValues(func() (string, error) {
