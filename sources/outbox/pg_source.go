@@ -42,6 +42,8 @@ type pgSource struct {
 	tx   transaction
 	open bool
 
+	// polling is held by Poll, and by Close when no Poll runs any more.
+	polling sync.Mutex
 	// mu guards what Close and Ack use.
 	mu     sync.Mutex
 	stream *stream
@@ -211,6 +213,11 @@ func (s *pgSource) drop() {
 
 // Poll implements dataflow.Source.
 func (s *pgSource) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow.Polled, error) {
+	s.polling.Lock()
+	defer s.polling.Unlock()
+	if err := s.life.Err(); err != nil {
+		return dataflow.Polled{}, fmt.Errorf("outbox source %q is closed", s.env.Step)
+	}
 	wait := time.NewTimer(time.Duration(limit.WaitMicros) * time.Microsecond)
 	defer wait.Stop()
 	if !s.assigned || s.atUntil() && s.told {
@@ -585,8 +592,12 @@ func (s *pgSource) Close() error {
 	}
 	s.cancel()
 	if st != nil {
-		st.close()
+		st.close() // ends a Poll that waits
 	}
+	s.polling.Lock()
+	defer s.polling.Unlock()
+	s.drop()
+	s.rows.release()
 	return nil
 }
 

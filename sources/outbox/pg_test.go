@@ -43,13 +43,20 @@ type world struct {
 	pos dataflow.Position
 	// rows are those of all batches, as JSON; bad are reasons.
 	rows, bad []string
+	decoder   func() (dataflow.Decoder, error)
+	now       func() time.Time
 }
 
 const tableText = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`
 
 func newWorld(t *testing.T, table string) *world {
 	t.Helper()
-	w := &world{t: t, url: rig.Postgres(t), cfg: DefaultConfig(), alloc: memory.NewCheckedAllocator(memory.NewGoAllocator())}
+	return newWorldAt(t, rig.Postgres(t), table)
+}
+
+func newWorldAt(t *testing.T, url, table string) *world {
+	t.Helper()
+	w := &world{t: t, url: url, now: time.Now, cfg: DefaultConfig(), alloc: memory.NewCheckedAllocator(memory.NewGoAllocator())}
 	w.cfg.Postgres = &PostgresConfig{URL: component.Secret(w.url), Table: "public.outbox", Create: true, Slot: fmt.Sprintf("frazil_%d_%d", os.Getpid(), rand.Uint32())}
 	w.conn = w.connect()
 	if table != "" {
@@ -77,7 +84,7 @@ func (w *world) exec(sql string, args ...any) {
 }
 
 func (w *world) env() *dataflow.Env {
-	return &dataflow.Env{Pipeline: "p", Step: "in", Tasks: 1, Now: time.Now, Alloc: w.alloc, Log: slog.New(slog.DiscardHandler), Splits: &dataflow.SplitTable{}}
+	return &dataflow.Env{Pipeline: "p", Step: "in", Tasks: 1, Now: w.now, NewDecoder: w.decoder, Alloc: w.alloc, Log: slog.New(slog.DiscardHandler), Splits: &dataflow.SplitTable{}}
 }
 
 // open starts a source where the one before stood, as a process does.
@@ -105,7 +112,6 @@ func (w *world) tryOpen(until dataflow.Position) error {
 func (w *world) close() {
 	if w.src != nil {
 		must(w.t, w.src.Close())
-		w.src.(*pgSource).rows.release()
 		w.src = nil
 	}
 }

@@ -75,6 +75,9 @@ func (r *rows) release() {
 		for _, a := range r.dec.Flush() {
 			a.Release()
 		}
+		if dec, ok := r.dec.(interface{ Release() }); ok {
+			dec.Release()
+		}
 	}
 }
 
@@ -238,12 +241,11 @@ func (r *rows) flush() (batch, bad arrow.RecordBatch) {
 		return nil, bad
 	}
 	var cols []arrow.Array
-	for i, b := range r.cols {
+	for _, b := range r.cols {
 		if b == nil {
 			cols = append(cols, r.dec.Flush()...)
 			continue
 		}
-		_ = i
 		cols = append(cols, b.NewArray())
 	}
 	for _, b := range r.meta {
