@@ -5,28 +5,30 @@
 // compared with a model (package model), and everything on the way with the invariants
 // of docs/invariants.md.
 //
-// One seed is one run, to the last goroutine. A native Go program cannot promise that:
-// threads, select and maps are random. So the world (package world, command guest) is
-// compiled to WebAssembly and runs in wazero: there is one thread, the scheduler of Go
-// switches where a goroutine waits and nowhere else, and all time and randomness come
-// from the host, here. A hash over everything that happened, with its virtual times,
-// says whether two runs were the same; a failing seed is run again, and must give the
-// same hash.
+// One seed is one run, to the last goroutine. A Go program cannot promise that: threads,
+// select and maps are random, and time passes. So the world (package world, command
+// guest) runs in a process of its own that is built against a changed runtime
+// (guest_test.go, testdata/overlay): time stands still while a goroutine can run, and
+// goes on to the next timer when none can; what is random, with it the scheduler's next
+// goroutine, the order of maps and select, follows from the arguments; one goroutine
+// runs at a time, and no thread looks after it. A hash over everything that happened,
+// with its virtual times, says whether two runs were the same; a failing seed is run
+// again, and must give the same hash, also with a trace.
 //
 // What that means for schedules: goroutines are interleaved at the points at which they
-// wait, in an order that the seed decides (by the latencies of the world, and by extra
-// yields), never in the middle of a stretch without waiting. Data races are for the
-// race detector.
+// wait, in an order that the seed decides, never in the middle of a stretch without
+// waiting. Data races are for the race detector.
 //
-// Open: the suites do not run in CI yet, since not every fault that they find is mended;
-// a second process on a copy of the disk (world.Options.Second) is off, since two
-// processes whose clocks decided differently are told apart by their watermarks alone.
+// The changes of the runtime name lines of Go's source; where a version of Go has them
+// no more, the build says so.
 //
-// Pebble does not compile for WASI as it is: host_test.go makes a copy of the module
-// with two small files more (testdata/overlay), in the user's cache directory, and
-// builds the guest against it.
+// What worlds leave out: a second process on a copy of the disk (world.Options.Second)
+// is off, since two processes whose clocks decided differently are told apart by their
+// watermarks alone. And a process whose state is behind a table is told what the tables
+// hold, never what they held: see docs/reliability.md.
 //
-//	FRAZIL_SIMULATION=1 go test ./test/simulation    a few seeds of each suite
+//	go test ./test/simulation                        a few seeds of each suite
+//	FRAZIL_SIMULATION=1 go test ./test/simulation    and engines that are broken
 //	FRAZIL_PORTION=17 FRAZIL_SIM_TRACE=1 go test ./test/simulation -run 'Worlds'
 //	                                                 one seed, with all that happens
 //	FRAZIL_SIM_GUEST=FILE                            a guest built before

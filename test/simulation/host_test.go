@@ -16,8 +16,8 @@ import (
 	"frazil/test/simulation/world"
 )
 
-// guest is the program in which a world passes; it is built once.
-var guest = sync.OnceValues(func() (string, error) {
+// theGuest is the program in which a world passes; it is built once.
+var theGuest = sync.OnceValues(func() (string, error) {
 	if file := os.Getenv("FRAZIL_SIM_GUEST"); file != "" {
 		return filepath.Abs(file)
 	}
@@ -35,13 +35,24 @@ var built string
 // patience is how long a world may take, a hundred times what it does.
 const patience = 10 * time.Minute
 
-// run lets a world pass in a process of its own.
-func run(t testing.TB, args ...string) world.Result {
+func guest(t testing.TB) string {
 	t.Helper()
-	file, err := guest()
+	file, err := theGuest()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// run lets a world pass.
+func run(t testing.TB, args ...string) world.Result {
+	t.Helper()
+	return runIn(t, guest(t), args...)
+}
+
+// runIn lets a world pass in a process of its own.
+func runIn(t testing.TB, file string, args ...string) world.Result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out bytes.Buffer
@@ -50,13 +61,13 @@ func run(t testing.TB, args ...string) world.Result {
 	cmd.Args[0] = "guest"
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it says where it is
 	cmd.WaitDelay = time.Minute
-	// One goroutine runs at a time, and garbage is collected while none does.
-	cmd.Env = []string{"GOMAXPROCS=1", "GODEBUG=gcstoptheworld=2", "GOGC=400", "GOTRACEBACK=all", "FRAZIL_SIM_TRACE=0"}
+	// One goroutine runs at a time, and none collects garbage.
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=all", "FRAZIL_SIM_TRACE=0"}
 	cmd.Stdout, cmd.Stderr = &out, errs
 	if os.Getenv("FRAZIL_SIM_TRACE") != "" {
 		cmd.Env[len(cmd.Env)-1], cmd.Stderr = "FRAZIL_SIM_TRACE=1", os.Stderr
 	}
-	err = cmd.Run()
+	err := cmd.Run()
 	var r world.Result
 	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
 		r.Failures = append(r.Failures, fmt.Sprintf("the guest said nothing that can be read: %v", jsonErr))

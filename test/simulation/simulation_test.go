@@ -11,15 +11,6 @@ import (
 	"frazil/test/simulation/world"
 )
 
-// start returns the host. The short tier does not run by itself yet: worlds still find
-// faults of which not all are mended (see doc.go).
-func start(t *testing.T) {
-	t.Helper()
-	if os.Getenv("FRAZIL_FULL") == "" && os.Getenv("FRAZIL_PORTION") == "" && os.Getenv("FRAZIL_SIMULATION") == "" {
-		t.Skip("set FRAZIL_SIMULATION=1 to run the short tier: faults that it finds are not all mended")
-	}
-}
-
 // try lets a world pass; if it fails, it is run again to show that it fails in the
 // same way.
 func try(t *testing.T, args ...string) world.Result {
@@ -39,10 +30,9 @@ func try(t *testing.T, args ...string) world.Result {
 // TestWorldsKeepTheirPromises: ten virtual minutes of crashes, stops, zombies, lost
 // states, lost answers and clocks that jump, 1,000 times.
 func TestWorldsKeepTheirPromises(t *testing.T) {
-	start(t)
-	full.Suite{Name: "simulation", Total: 1000, Short: 8}.Run(t, func(t *testing.T, portion int) full.Figures {
+	full.Suite{Name: "simulation", Total: 1000, Short: 6}.Run(t, func(t *testing.T, portion int) full.Figures {
 		r := try(t, "-seed", fmt.Sprint(portion), "-for", "10m")
-		happened(t, r, "epochs", "commits", "rows_compared")
+		happened(t, r, "epochs", "commits", "rows_compared", "kills", "hours_watermark_rose")
 		if r.Virtual < 10*time.Minute {
 			t.Errorf("only %s passed", r.Virtual)
 		}
@@ -51,12 +41,16 @@ func TestWorldsKeepTheirPromises(t *testing.T) {
 }
 
 // TestDaysPass: a virtual day each, of few events, splits that say nothing for hours
-// and clocks that jump by hours, 30 times.
+// and clocks that jump by hours, 30 times. Watermarks must rise and windows end all day.
 func TestDaysPass(t *testing.T) {
-	start(t)
 	full.Suite{Name: "virtual-days", Total: 30, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
 		r := try(t, "-seed", fmt.Sprint(portion), "-for", "24h", "-days")
-		happened(t, r, "epochs", "commits", "rows_compared", "clock_jumps")
+		happened(t, r, "epochs", "commits", "rows_compared", "clock_jumps", "splits_idle", "hours_splits_idle")
+		for _, what := range []string{"hours_watermark_rose", "hours_windows_fired"} {
+			if n := r.Figures[what]; n < 8 {
+				t.Errorf("%s in %d of 24: %s, %v", what, n, r.Shape, r.Figures)
+			}
+		}
 		if r.Virtual < 24*time.Hour {
 			t.Errorf("only %s passed", r.Virtual)
 		}
@@ -90,46 +84,76 @@ func figures(r world.Result) full.Figures {
 
 // TestOneSeedIsOneRun: two runs of a seed have the same hash, two seeds do not.
 func TestOneSeedIsOneRun(t *testing.T) {
-	start(t)
 	seen := map[string]string{}
 	for _, seed := range []string{"4", "11"} {
 		a := run(t, "-seed", seed, "-for", "3m")
-		b := run(t, "-seed", seed, "-for", "3m")
-		if a.Hash == "" || a.Hash != b.Hash || fmt.Sprint(a.Figures) != fmt.Sprint(b.Figures) {
-			t.Errorf("seed %s: %s, then %s:\n%v\n%v", seed, a.Hash, b.Hash, a.Figures, b.Figures)
-		}
-		if other := seen[a.Hash]; other != "" {
-			t.Errorf("seeds %s and %s have the same hash", other, seed)
+		same(t, a, run(t, "-seed", seed, "-for", "3m"))
+		if other := seen[a.Hash]; a.Hash == "" || other != "" {
+			t.Errorf("seeds %q and %q have the same hash %q", other, seed, a.Hash)
 		}
 		seen[a.Hash] = seed
 	}
 }
 
-// TestPlantedBugsAreSeen: what the world itself does wrong is found, and a seed with it
-// is the same again.
+// same fails unless two runs of a seed were the same run, with the same end.
+func same(t *testing.T, a, b world.Result) {
+	t.Helper()
+	if fmt.Sprint(a) != fmt.Sprint(b) {
+		t.Errorf("seed %d is two runs:\n%v\n%v", a.Seed, a, b)
+	}
+}
+
+// seen looks for a seed below most that finds a bug, and runs it again: it must fail
+// in the same way.
+func seen(t *testing.T, guest, says string, most int, args ...string) {
+	t.Helper()
+	for seed := range most {
+		args := append([]string{"-seed", fmt.Sprint(seed)}, args...)
+		r := runIn(t, guest, args...)
+		if len(r.Failures) == 0 {
+			continue // not every world has what it takes
+		}
+		if !strings.Contains(strings.Join(r.Failures, "\n"), says) {
+			t.Errorf("seed %d: want %q, got %v", seed, says, r.Failures)
+		}
+		same(t, r, runIn(t, guest, args...))
+		t.Logf("seed %d, hash %s twice: %s", seed, r.Hash, r.Failures[0])
+		return
+	}
+	t.Error("nobody saw it")
+}
+
+// TestPlantedBugsAreSeen: what the world itself does wrong is found, and a seed that
+// finds it does so again in the same way.
 func TestPlantedBugsAreSeen(t *testing.T) {
-	start(t)
 	for bug, says := range map[string]string{
 		"skip_record":   "without the row",
 		"drop_commit":   "missing",
 		"double_commit": "too many",
+		"forget_acked":  "missing",
 	} {
-		t.Run(bug, func(t *testing.T) {
-			for seed := 1; seed < 20; seed++ {
-				args := []string{"-seed", fmt.Sprint(seed), "-for", "2m", "-bug", bug}
-				r := run(t, args...)
-				if len(r.Failures) == 0 {
-					continue // not every world has what it takes
-				}
-				if !strings.Contains(strings.Join(r.Failures, "\n"), says) {
-					t.Errorf("seed %d: want %q, got %v", seed, says, r.Failures)
-				}
-				if again := run(t, args...); again.Hash != r.Hash {
-					t.Errorf("seed %d: hash %s, then %s", seed, r.Hash, again.Hash)
-				}
-				return
+		t.Run(bug, func(t *testing.T) { seen(t, guest(t), says, 20, "-for", "2m", "-bug", bug) })
+	}
+}
+
+// TestBrokenEnginesAreSeen plants bugs into the engine itself. Each is a program of
+// its own, so this is not for every day.
+func TestBrokenEnginesAreSeen(t *testing.T) {
+	if os.Getenv("FRAZIL_FULL") == "" && os.Getenv("FRAZIL_SIMULATION") == "" {
+		t.Skip("set FRAZIL_SIMULATION=1 to build and run broken engines")
+	}
+	for says, bug := range map[string]change{
+		// I5: the watermark arrives before the first batch after a restore.
+		"(I5)": {"dataflow/engine/prepare.go", "newTracker(run.state.Watermark)", "newTracker(dataflow.MinTime)", 1},
+		// I8: a split that was found before the state was lost goes on from the watermark.
+		"a row of -inf came after the watermark": {"dataflow/engine/sourcetask.go", "k.goOnFrom(t.tracker.get())", "", 1},
+	} {
+		t.Run(says, func(t *testing.T) {
+			broken, err := build(t.TempDir(), bug)
+			if err != nil {
+				t.Fatal(err)
 			}
-			t.Error("nobody saw it")
+			seen(t, broken, says, 60, "-for", "10m")
 		})
 	}
 }

@@ -213,12 +213,12 @@ func (w *World) recorded(s *sourcePlan) map[string][]model.Event {
 // pushed are the events of a push source in the order that the log gave them.
 func (w *World) pushed(s *sourcePlan) []model.Event {
 	t := w.tables["raw_"+s.name]
-	w.same(t.name, model.Rows(s.to.all))
+	w.same(t.name, model.Rows(s.to.posted))
 	there := map[string]bool{}
 	for _, r := range t.rows {
 		there[r] = true
 	}
-	for _, e := range s.to.all {
+	for _, e := range s.to.posted {
 		if s.to.acked[e.ID] && !there[model.Row(e)] {
 			w.fail("event %d was acknowledged to its producer and is lost", e.ID)
 		}

