@@ -39,6 +39,7 @@ var layers = []struct {
 	{"dataflow/component", "frazil/...", []string{"frazil/dataflow", "frazil/state"}, "the registry knows contracts, not components"},
 	{"dataflow/codec/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec/..."}, "codecs turn bytes into columns and know nothing else"},
 	{"dataflow/ingest/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/state/wal", "frazil/dataflow/ingest/..."}, "what push sources share knows contracts and the log"},
+	{"dataflow/brokers/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component"}, "what both Kafka components share knows contracts"},
 	{"dataflow/spool/...", "frazil/...", []string{"frazil/dataflow", "frazil/state"}, "what sinks stage on this machine knows contracts"},
 	{"dataflow/checkpoint/...", "frazil/...", []string{"frazil/dataflow", "frazil/state", "frazil/dataflow/checkpoint/..."}, "the protocol is pure"},
 	{"dataflow/engine/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/checkpoint/...", "frazil/dataflow/engine/...", "frazil/state/..."}, "the engine runs graphs and knows no component"},
@@ -66,7 +67,7 @@ var layers = []struct {
 	{"...", "github.com/goccy/go-yaml/...", nil, "YAML is read in one place"},
 }
 
-var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/ingest", "frazil/dataflow/spool", "frazil/operators/expr/...", "frazil/state"}
+var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/ingest", "frazil/dataflow/spool", "frazil/dataflow/brokers", "frazil/operators/expr/...", "frazil/state"}
 
 // everywhere may be imported by all: it is nothing in a release, and imports nothing.
 const everywhere = "frazil/dataflow/failpoint"
@@ -76,7 +77,7 @@ var homes = map[string][]string{
 	"testing":                           {"dataflow/flowtest/...", "test/..."},
 	"frazil/dataflow/flowtest/...":      {"dataflow/flowtest/...", "test/..."},
 	"github.com/cockroachdb/pebble/...": {"state/...", "test/..."},
-	"github.com/twmb/franz-go/...":      {"sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "dataflow/flowtest/rig/...", "test/..."},
+	"github.com/twmb/franz-go/...":      {"dataflow/brokers", "sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "dataflow/flowtest/rig/...", "test/..."},
 	"github.com/eclipse/...":            {"sources/mqtt/...", "sinks/mqtt/...", "examples/mqtt/..."},
 	"github.com/apache/iceberg-go/...":  {"sinks/iceberg/...", "sources/iceberg/..."},
 	"modernc.org/sqlite/...":            {"sinks/iceberg/..."},
@@ -106,8 +107,22 @@ type file struct {
 	ast  *ast.File
 }
 
-// productFiles parses all of them; a folder whose name begins with "." or "_",
-// testdata and tools with a go.mod of their own are left out.
+// skipped leaves out folders that hold no packages of ours: those whose name begins
+// with "." or "_", testdata, and tools with a go.mod of their own.
+func skipped(p, name string) error {
+	if p == "." {
+		return nil
+	}
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "frazil-data" {
+		return filepath.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+// productFiles parses all of them.
 func productFiles(t *testing.T, mode parser.Mode) []file {
 	t.Helper()
 	var out []file
@@ -117,13 +132,7 @@ func productFiles(t *testing.T, mode parser.Mode) []file {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if p != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "frazil-data") {
-				return filepath.SkipDir
-			}
-			if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil && p != "." {
-				return filepath.SkipDir
-			}
-			return nil
+			return skipped(p, name)
 		}
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || p == "keepdeps.go" {
 			return nil

@@ -10,9 +10,9 @@ import (
 	"unsafe"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 
 	"github.com/klauspost/compress/s2"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -29,8 +29,12 @@ const (
 
 const recordSize = int(unsafe.Sizeof(kgo.Record{}))
 
-// clientOptions are the client's settings. TLS and SASL will be added here.
-func clientOptions(cfg Config, dials *dialErrors, pool *slabs) []kgo.Opt {
+// clientOptions are the client's settings; files are relative to dir.
+func clientOptions(cfg Config, dir string, dials *dialErrors, pool *slabs) ([]kgo.Opt, error) {
+	opts, err := cfg.Options(dir)
+	if err != nil {
+		return nil, err
+	}
 	level := kgo.ReadCommitted()
 	if cfg.Isolation == readUncommitted {
 		level = kgo.ReadUncommitted()
@@ -38,9 +42,7 @@ func clientOptions(cfg Config, dials *dialErrors, pool *slabs) []kgo.Opt {
 	// Half of an answer may be one partition's: batches are large, and none
 	// starves the others.
 	perPartition := max(int32(cfg.FetchMax)/2, minFetch)
-	return []kgo.Opt{
-		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.ClientID(cfg.ClientID),
+	return append(opts,
 		kgo.FetchIsolationLevel(level),
 		// Markers are how the position gets past the end of a transaction.
 		kgo.KeepControlRecords(),
@@ -52,14 +54,13 @@ func clientOptions(cfg Config, dials *dialErrors, pool *slabs) []kgo.Opt {
 		kgo.MaxDecompressBatchBytes(maxBatch),
 		kgo.RetryTimeout(askTimeout),
 		kgo.DialTimeout(dialLimit),
-		kgo.MetadataMinAge(250 * time.Millisecond),
+		kgo.MetadataMinAge(250*time.Millisecond),
 		kgo.RetryBackoffFn(func(tries int) time.Duration {
 			return min(100*time.Millisecond<<min(tries-1, 10), 2*time.Second)
 		}),
 		kgo.WithPools(pool),
 		kgo.WithHooks(dials),
-		kgo.DisableClientMetrics(),
-	}
+	), nil
 }
 
 // dialErrors remembers why brokers could not be reached: what the client
@@ -98,22 +99,9 @@ func (d *dialErrors) explain(err error) error {
 	return err
 }
 
-// isDenied says whether err is a refusal that no retry changes.
-func isDenied(err error) bool {
-	for _, e := range []*kerr.Error{
-		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed,
-		kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState, kerr.InvalidTopicException,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // classify marks refusals permanent.
 func classify(err error) error {
-	if isDenied(err) {
+	if brokers.IsRefusal(err) {
 		return dataflow.Permanent(err)
 	}
 	return err

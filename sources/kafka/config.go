@@ -2,10 +2,12 @@ package kafka
 
 import (
 	"fmt"
-	"net"
+	"regexp"
 	"strings"
+	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 	"frazil/dataflow/component"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -13,13 +15,18 @@ import (
 
 // Config is what a user writes under "kafka".
 type Config struct {
-	// Brokers to ask first, as host:port. The others are learned from them.
-	Brokers []string `yaml:"brokers,required"`
+	brokers.Config `yaml:",inline"`
+
 	// Topics to read, by their exact names. All partitions are read, also those
 	// that are added later.
-	Topics []string `yaml:"topics,required"`
-	// Start says where the very first run begins: earliest or latest. Default:
-	// earliest. What it resolved to is stored before the first record is read;
+	Topics []string `yaml:"topics"`
+	// TopicPattern is a regular expression (RE2) for the whole names of more topics to
+	// read, as orders\\..+; topics that are made later are found. Those that begin with
+	// __ are left out. Default: none.
+	TopicPattern string `yaml:"topic_pattern"`
+	// Start says where the very first run begins: earliest, latest, or a time, as
+	// 2026-03-01T00:00:00Z: at the first record whose timestamp is not before it.
+	// Default: earliest. What it resolved to is stored before the first record is read;
 	// partitions found later are read from their beginning.
 	Start string `yaml:"start"`
 	// Isolation is read_committed (default: no record of an open or aborted
@@ -41,8 +48,6 @@ type Config struct {
 	// batches. An eighth of the source's share of the memory is not exceeded.
 	// Default: 2MiB.
 	FetchMax component.Bytes `yaml:"fetch_max"`
-	// ClientID is what brokers see in their logs and quotas. Default: frazil.
-	ClientID string `yaml:"client_id"`
 }
 
 // Metadata names the columns that hold what Kafka stores beside the value.
@@ -81,7 +86,7 @@ const (
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{Start: startEarliest, Isolation: readCommitted, OnGap: gapFail, FetchMax: 2 << 20, ClientID: "frazil"}
+	return Config{Config: brokers.Default(), Start: startEarliest, Isolation: readCommitted, OnGap: gapFail, FetchMax: 2 << 20}
 }
 
 func init() {
@@ -170,21 +175,17 @@ func check(cfg Config) component.Problems {
 	bad := func(path, format string, args ...any) {
 		out = append(out, component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
 	}
-	if len(cfg.Brokers) == 0 {
-		bad("brokers", "no broker: write at least one host:port")
+	out = append(out, cfg.Check()...)
+	if len(cfg.Topics) == 0 && cfg.TopicPattern == "" {
+		bad("topics", "no topic: write at least one name, or topic_pattern")
 	}
-	for i, b := range cfg.Brokers {
-		if _, port, err := net.SplitHostPort(b); err != nil || port == "" {
-			bad(fmt.Sprintf("brokers[%d]", i), "broker %q: expected host:port, as localhost:9092", b)
-		}
-	}
-	if len(cfg.Topics) == 0 {
-		bad("topics", "no topic: write at least one name")
+	if _, err := cfg.pattern(); err != nil {
+		bad("topic_pattern", "%q is no regular expression: %s", cfg.TopicPattern, err)
 	}
 	seen := map[string]bool{}
 	for i, t := range cfg.Topics {
 		path := fmt.Sprintf("topics[%d]", i)
-		if !validTopic(t) {
+		if !brokers.ValidTopic(t) {
 			bad(path, "topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", t)
 		} else if seen[t] {
 			bad(path, "topic %q is named twice", t)
@@ -199,7 +200,9 @@ func check(cfg Config) component.Problems {
 		}
 		bad(path, "%q: expected %s", got, strings.Join(want, " or "))
 	}
-	oneOf("start", cfg.Start, startEarliest, startLatest)
+	if _, ok := cfg.startTime(); !ok && cfg.Start != startEarliest && cfg.Start != startLatest {
+		bad("start", "%q: expected earliest, latest, or a time with its zone, as 2026-03-01T00:00:00Z", cfg.Start)
+	}
 	oneOf("isolation", cfg.Isolation, readCommitted, readUncommitted)
 	oneOf("on_gap", cfg.OnGap, gapFail, gapContinue)
 	if cfg.FetchMax < minFetch || cfg.FetchMax > maxFetch {
@@ -208,15 +211,19 @@ func check(cfg Config) component.Problems {
 	return out
 }
 
-// validTopic is Kafka's own rule for names.
-func validTopic(t string) bool {
-	if t == "" || t == "." || t == ".." || len(t) > 249 {
-		return false
+// pattern is the compiled topic_pattern, nil without one.
+func (c Config) pattern() (*regexp.Regexp, error) {
+	if c.TopicPattern == "" {
+		return nil, nil
 	}
-	for _, r := range t {
-		if !(r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-			return false
-		}
+	if _, err := regexp.Compile(c.TopicPattern); err != nil {
+		return nil, err
 	}
-	return true
+	return regexp.Compile("^(?:" + c.TopicPattern + ")$")
+}
+
+// startTime is the time in start, if it is one.
+func (c Config) startTime() (t time.Time, ok bool) {
+	t, err := time.Parse(time.RFC3339Nano, c.Start)
+	return t, err == nil
 }

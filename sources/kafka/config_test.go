@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 	"frazil/dataflow/component"
 )
 
@@ -41,8 +42,11 @@ func TestWrongConfigsAreRefusedWithTheirPath(t *testing.T) {
 		"no port":         {func(c *Config) { c.Brokers = []string{"a:1", "b"} }, "brokers[1]", "host:port"},
 		"no topic":        {func(c *Config) { c.Topics = nil }, "topics", "at least one"},
 		"a pattern":       {func(c *Config) { c.Topics = []string{"a.*"} }, "topics[0]", "characters"},
+		"no expression":   {func(c *Config) { c.TopicPattern = "a(" }, "topic_pattern", "no regular expression"},
+		"a bare password": {func(c *Config) { c.SASL = &brokers.SASL{Mechanism: "PLAIN"} }, "sasl.mechanism", "not encrypted"},
+		"half a pair":     {func(c *Config) { c.TLS = &component.ClientTLS{Cert: "c"} }, "tls", "cert and key"},
 		"twice":           {func(c *Config) { c.Topics = []string{"a", "a"} }, "topics[1]", "twice"},
-		"start":           {func(c *Config) { c.Start = "beginning" }, "start", "earliest or latest"},
+		"start":           {func(c *Config) { c.Start = "beginning" }, "start", "earliest, latest, or a time"},
 		"isolation":       {func(c *Config) { c.Isolation = "committed" }, "isolation", "read_committed or read_uncommitted"},
 		"gap":             {func(c *Config) { c.OnGap = "ignore" }, "on_gap", "fail or continue"},
 		"small fetches":   {func(c *Config) { c.FetchMax = 10 }, "fetch_max", "64KiB"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"frazil/dataflow"
@@ -25,13 +26,20 @@ type bounds struct {
 // Discover implements dataflow.Discoverer: all partitions of all topics. A
 // topic that does not exist is an error.
 func (s *source) Discover(ctx context.Context) ([]dataflow.Split, error) {
-	topics, err := s.metadata(ctx, s.cfg.Topics)
+	names, err := s.names(ctx)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	topics, err := s.metadata(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 	var out []dataflow.Split
-	for _, name := range s.cfg.Topics {
+	for _, name := range names {
 		t := topics[name]
+		if errors.Is(kerr.ErrorForCode(t.ErrorCode), kerr.UnknownTopicOrPartition) && !slices.Contains(s.cfg.Topics, name) {
+			continue // Deleted since it was found by the pattern.
+		}
 		if err := topicError(name, t.ErrorCode); err != nil {
 			return nil, classify(err)
 		}
@@ -43,19 +51,65 @@ func (s *source) Discover(ctx context.Context) ([]dataflow.Split, error) {
 	return out, nil
 }
 
+// names are those of all topics to read: the named ones, and those of the pattern that
+// exist.
+func (s *source) names(ctx context.Context) ([]string, error) {
+	pattern, err := s.cfg.pattern()
+	if err != nil || pattern == nil {
+		return s.cfg.Topics, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	all, err := s.admin.ListTopics(ctx)
+	if err != nil {
+		return nil, classify(fmt.Errorf("ask kafka brokers %v for topics: %w", s.cfg.Brokers, s.dials.explain(err)))
+	}
+	out := slices.Clone(s.cfg.Topics)
+	for name := range all {
+		if pattern.MatchString(name) && !strings.HasPrefix(name, "__") {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
 // Start implements dataflow.Starter.
 func (s *source) Start(ctx context.Context, splits []dataflow.Split) (map[dataflow.Split]dataflow.Position, error) {
-	return s.positions(ctx, splits, s.startOf)
+	at, ok := s.cfg.startTime()
+	if !ok {
+		return s.positions(ctx, splits, func(_ dataflow.Split, b bounds) int64 { return s.startOf(b) })
+	}
+	topics, err := topicsOf(splits)
+	if err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	listed, err := s.list(asking, "timestamp", func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return s.admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...)
+	}, topics)
+	if err != nil {
+		return nil, err
+	}
+	return s.positions(ctx, splits, func(split dataflow.Split, b bounds) int64 {
+		topic, partition, _ := parseSplit(split)
+		o, ok := listed.Lookup(topic, partition)
+		if !ok || o.Err != nil || o.Timestamp < 0 {
+			return b.stable // Nothing is as late as that.
+		}
+		return max(o.Offset, b.start)
+	})
 }
 
 // Begin implements dataflow.Starter.
 func (s *source) Begin(ctx context.Context, splits []dataflow.Split) (map[dataflow.Split]dataflow.Position, error) {
-	return s.positions(ctx, splits, func(b bounds) int64 { return b.start })
+	return s.positions(ctx, splits, func(_ dataflow.Split, b bounds) int64 { return b.start })
 }
 
 // Ends implements dataflow.Ender.
 func (s *source) Ends(ctx context.Context, splits []dataflow.Split) (map[dataflow.Split]dataflow.Position, error) {
-	return s.positions(ctx, splits, func(b bounds) int64 { return b.stable })
+	return s.positions(ctx, splits, func(_ dataflow.Split, b bounds) int64 { return b.stable })
 }
 
 // startOf is the offset of the configured start.
@@ -66,7 +120,7 @@ func (s *source) startOf(b bounds) int64 {
 	return b.start
 }
 
-func (s *source) positions(ctx context.Context, splits []dataflow.Split, pick func(bounds) int64) (map[dataflow.Split]dataflow.Position, error) {
+func (s *source) positions(ctx context.Context, splits []dataflow.Split, pick func(dataflow.Split, bounds) int64) (map[dataflow.Split]dataflow.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	for {
@@ -79,7 +133,7 @@ func (s *source) positions(ctx context.Context, splits []dataflow.Split, pick fu
 	}
 }
 
-func (s *source) positionsNow(ctx context.Context, splits []dataflow.Split, pick func(bounds) int64) (map[dataflow.Split]dataflow.Position, error) {
+func (s *source) positionsNow(ctx context.Context, splits []dataflow.Split, pick func(dataflow.Split, bounds) int64) (map[dataflow.Split]dataflow.Position, error) {
 	found, err := s.lookup(ctx, splits)
 	if err != nil {
 		return nil, err
@@ -89,7 +143,7 @@ func (s *source) positionsNow(ctx context.Context, splits []dataflow.Split, pick
 		if b.err != nil {
 			return nil, classify(fmt.Errorf("look up the offsets of %s: %w", split, b.err))
 		}
-		out[split] = position{gen: s.gens.of(split), offset: pick(b.bounds), id: b.id}.encode()
+		out[split] = position{gen: s.gens.of(split), offset: pick(split, b.bounds), id: b.id}.encode()
 	}
 	return out, nil
 }

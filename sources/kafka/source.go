@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 	"frazil/dataflow/component"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -140,7 +141,11 @@ func open(env *dataflow.Env, cfg Config, every time.Duration) (*source, error) {
 		cfg.FetchMax = min(cfg.FetchMax, max(component.Bytes(env.Memory/8), minFetch))
 	}
 	s.slabs = &slabs{limit: 8 * int(cfg.FetchMax)}
-	if s.client, err = kgo.NewClient(clientOptions(cfg, s.dials, s.slabs)...); err != nil {
+	opts, err := clientOptions(cfg, env.Dir, s.dials, s.slabs)
+	if err != nil {
+		return nil, err
+	}
+	if s.client, err = kgo.NewClient(opts...); err != nil {
 		return nil, dataflow.Permanent(fmt.Errorf("make the kafka client: %w", err))
 	}
 	s.admin = kadm.NewClient(s.client)
@@ -426,7 +431,7 @@ func (s *source) partitionFailed(sp *split, err error) {
 	switch {
 	case errors.As(err, &lost):
 		s.distrust(sp, &trouble{why: lost.Error(), truncated: true, resume: lost.ResetTo})
-	case isDenied(err):
+	case brokers.IsRefusal(err):
 		sp.failed = dataflow.Permanent(fmt.Errorf("read %s: %w", sp.name, err))
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		s.distrust(sp, &trouble{why: err.Error(), purge: true})

@@ -63,7 +63,7 @@ type Config struct {
 	// Password to log in with. Default: none.
 	Password component.Secret `yaml:"password"`
 	// TLS settings of mqtts and wss.
-	TLS TLSConfig `yaml:"tls"`
+	TLS component.ClientTLS `yaml:"tls"`
 	// Status tells others whether the source is connected.
 	Status *StatusConfig `yaml:"status"`
 	// Rebirth: with sparkplug payloads, a node whose birth is not known is asked for
@@ -74,21 +74,6 @@ type Config struct {
 	Metadata Metadata `yaml:"metadata"`
 
 	ingest.Config `yaml:",inline"`
-}
-
-// TLSConfig says whom to trust and who we are. Paths are relative to the pipeline
-// file.
-type TLSConfig struct {
-	// CA is a file of certificates in PEM that the broker's must come from. Default:
-	// those of the machine.
-	CA string `yaml:"ca"`
-	// Cert is the file of our own certificate in PEM. Default: none.
-	Cert string `yaml:"cert"`
-	// Key is the file of its private key in PEM. Default: none.
-	Key string `yaml:"key"`
-	// ServerName is the name that the broker's certificate must have. Default: the
-	// host of broker.
-	ServerName string `yaml:"server_name"`
 }
 
 // StatusConfig is a topic that says whether the source is there: the first text

@@ -3,14 +3,11 @@ package mqtt
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -291,34 +288,11 @@ func tlsConfig(dir string, cfg Config) (*tls.Config, error) {
 	if err != nil || !secure(u) {
 		return nil, err
 	}
-	out := &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
-	if cfg.TLS.ServerName != "" {
-		out.ServerName = cfg.TLS.ServerName
+	out, err := cfg.TLS.Config(dir)
+	if err == nil && out.ServerName == "" {
+		out.ServerName = u.Hostname()
 	}
-	at := func(path string) string {
-		if filepath.IsAbs(path) {
-			return path
-		}
-		return filepath.Join(dir, path)
-	}
-	if cfg.TLS.CA != "" {
-		pem, err := os.ReadFile(at(cfg.TLS.CA))
-		if err != nil {
-			return nil, fmt.Errorf("read tls.ca: %w", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.ca %s holds no certificate in PEM", cfg.TLS.CA)
-		}
-	}
-	if cfg.TLS.Cert != "" {
-		c, err := tls.LoadX509KeyPair(at(cfg.TLS.Cert), at(cfg.TLS.Key))
-		if err != nil {
-			return nil, fmt.Errorf("read tls.cert and tls.key: %w", err)
-		}
-		out.Certificates = []tls.Certificate{c}
-	}
-	return out, nil
+	return out, err
 }
 
 var errNotConnected = errors.New("not connected")

@@ -123,7 +123,7 @@ func checkBroker(cfg Config, bad func(path, format string, args ...any)) {
 	case err != nil:
 		bad("broker", "%v", err)
 		return
-	case !secure(u) && cfg.TLS != TLSConfig{}:
+	case !secure(u) && cfg.TLS != component.ClientTLS{}:
 		bad("tls", "broker %s is without TLS: write mqtts:// or wss://", cfg.Broker)
 	}
 	if (cfg.TLS.Cert == "") != (cfg.TLS.Key == "") {

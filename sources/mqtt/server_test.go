@@ -97,7 +97,7 @@ func TestTLSWithClientCertificateAndPassword(t *testing.T) {
 	versions(t, func(t *testing.T, version string) {
 		b := newBench(t)
 		b.cfg.Version, b.cfg.Broker = version, "mqtts://"+b.broker.TLSAddr
-		b.cfg.TLS = TLSConfig{CA: b.broker.CA, Cert: b.broker.Cert, Key: b.broker.Key}
+		b.cfg.TLS = component.ClientTLS{CA: b.broker.CA, Cert: b.broker.Cert, Key: b.broker.Key}
 		b.cfg.User, b.cfg.Password = b.broker.User, component.Secret(b.broker.Password)
 		b.open()
 		b.pub("t/a", "m", "-q", "1")
