@@ -207,6 +207,46 @@ func TestARestoredWatermarkOutlastsIdleSplits(t *testing.T) {
 	}
 }
 
+// I5: a split that was found after the last commit, before the state was lost, is found
+// again by the start that replays up to that commit: its rows go on from the watermark
+// recorded with it, which has not waited for them.
+func TestASplitFoundBeforeTheStateWasLostGoesOnFromTheWatermark(t *testing.T) {
+	target := &memTarget{}
+	runUntil(t, orderGraph(target, 1, func(string) {}), t.TempDir(), 3)
+	var mu sync.Mutex
+	var seen []string
+	g := orderGraph(target, 2, func(s string) { mu.Lock(); seen = append(seen, s); mu.Unlock() })
+	made := g.Sources[0].New
+	g.Sources[0].New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+		src, err := made(ctx, env)
+		src.(*seqSource).splits = 2
+		return src, err
+	}
+	runUntil(t, g, t.TempDir(), 6)
+	mu.Lock()
+	defer mu.Unlock()
+	wm, behind := int64(dataflow.MinTime), 0
+	for _, s := range seen {
+		var at int64
+		if _, err := fmt.Sscanf(s, "watermark %d", &at); err == nil {
+			wm = max(wm, at)
+			continue
+		}
+		if _, err := fmt.Sscanf(s, "batch %d", &at); err != nil {
+			t.Fatal(s)
+		}
+		if at < wm {
+			t.Fatalf("a row is stamped with %d behind the watermark %d", at, wm)
+		}
+		if wm > int64(dataflow.MinTime) {
+			behind++
+		}
+	}
+	if behind == 0 {
+		t.Fatalf("no row came behind a watermark: %q", seen[:min(len(seen), 5)])
+	}
+}
+
 // storedWatermark is that of the last epoch: rows behind it, which a stopping
 // run still passes on, are no part of it.
 func storedWatermark(t *testing.T, dir string) dataflow.Time {

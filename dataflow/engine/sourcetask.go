@@ -256,6 +256,9 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 			if t.src.EventTime != nil {
 				k.bound = t.src.EventTime.OutOfOrderness
 			}
+			if !c.replaying {
+				k.goOnFrom(t.tracker.get())
+			}
 			t.splits[a.Split] = k
 			if l, ok := t.source.(dataflow.Locator); ok {
 				t.env.Splits.SetSplitLocator(k.id, l)

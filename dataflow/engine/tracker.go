@@ -254,6 +254,19 @@ func (c *splitClock) stamp(times []int64, pos []int64, stamps []int64) {
 	c.maxTime, c.top = dataflow.Time(top), last
 }
 
+// goOnFrom settles where a split stands that is behind w, the source's watermark: a
+// replay has lifted that to what a target had recorded, which did not wait for the
+// split. Either it was found later than that, and so it is now, or it was idle.
+func (c *splitClock) goOnFrom(w dataflow.Time) {
+	switch {
+	case c.status != checkpoint.Live || c.own() >= w:
+	case c.maxTime == dataflow.MinTime:
+		c.floor = w
+	default:
+		c.status = checkpoint.Idle
+	}
+}
+
 // read is the event time of rows of processing time: the clock's, but never behind
 // an earlier one.
 func (c *splitClock) read(now time.Time) dataflow.Time {
