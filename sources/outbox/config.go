@@ -23,6 +23,9 @@ type Config struct {
 	// Start says where the very first run begins: snapshot (the rows that are there, then
 	// all that come) or latest (only those that come). Default: snapshot.
 	Start string `yaml:"start" oneof:"snapshot,latest"`
+	// Cleanup removes or marks rows that are committed in every target. Default: they
+	// stay.
+	Cleanup *Cleanup `yaml:"cleanup"`
 	// Metadata adds columns behind the others. Each entry names the column to make.
 	// Default: none.
 	Metadata Metadata `yaml:"metadata"`
@@ -184,9 +187,8 @@ func check(cfg Config) component.Problems {
 	if cfg.Columns.ID == "" || cfg.Columns.Payload == "" {
 		bad("columns", "id and payload are needed")
 	}
-	if pg.Messages != "" && cfg.Start == "snapshot" && pg.Table == "" {
-		// There is nothing to take a snapshot of; the log from the slot on is all there is.
-		return out
+	if cfg.Cleanup != nil {
+		out = append(out, cfg.Cleanup.check(pg.Messages != "")...)
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"frazil/dataflow"
@@ -44,6 +45,12 @@ type pgSource struct {
 
 	// polling is held by Poll, and by Close when no Poll runs any more.
 	polling sync.Mutex
+	// acked is how far the targets hold all, wanted where the clean-up waits for them
+	// to be.
+	acked, wanted atomic.Uint64
+	// cleaning: the clean-up runs.
+	cleaning bool
+	work     sync.WaitGroup
 	// mu guards what Close and Ack use.
 	mu     sync.Mutex
 	stream *stream
@@ -303,7 +310,11 @@ const beatEvery = 10 * time.Second
 // alive moves the position to where the server has come without anything for us.
 func (s *pgSource) alive(walEnd pglogrepl.LSN) {
 	now := s.env.Now()
-	if s.open || walEnd <= s.pos.lsn || s.until == nil && now.Sub(s.beat) < beatEvery {
+	if s.open || walEnd <= s.pos.lsn {
+		return
+	}
+	waiting := s.pos.lsn < pglogrepl.LSN(s.wanted.Load())
+	if s.until == nil && !waiting && now.Sub(s.beat) < beatEvery {
 		return
 	}
 	s.pos.lsn, s.pos.row, s.beat = walEnd, 0, now
@@ -347,7 +358,7 @@ func (s *pgSource) streaming(ctx context.Context) (*stream, error) {
 		return nil, err
 	}
 	// The server is told the position of the last Ack, which may be before this one.
-	st, err = follow(ctx, s.pg, repl, there.confirmed)
+	st, err = follow(ctx, s.pg, repl, there.confirmed, s.waits)
 	if err != nil {
 		_ = repl.Close(ctx)
 		return nil, err
@@ -364,8 +375,25 @@ func (s *pgSource) keep(st *stream) error {
 		return fmt.Errorf("outbox source %q is closed", s.env.Step)
 	}
 	s.stream = st
+	if s.cfg.Cleanup != nil && !s.cleaning && !s.env.Preview {
+		s.cleaning = true
+		c := &cleaner{cfg: s.cfg, pg: s.pg, env: s.env, acked: &s.acked, wanted: &s.wanted, nudge: s.nudge}
+		s.work.Go(func() { c.run(s.life) })
+	}
 	return nil
 }
+
+// nudge asks the server how far it is.
+func (s *pgSource) nudge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream != nil {
+		s.stream.wake()
+	}
+}
+
+// waits says whether it matters how far the server is.
+func (s *pgSource) waits() bool { return s.wanted.Load() > s.acked.Load() }
 
 // pollSnapshot reads rows that were there before the slot. No barrier comes in between.
 func (s *pgSource) pollSnapshot(ctx context.Context, limit dataflow.PollLimit) (dataflow.Polled, error) {
@@ -407,7 +435,7 @@ func (s *pgSource) endSnapshot(ctx context.Context) (dataflow.Polled, error) {
 	at := s.snap.at
 	conn := s.snap.end()
 	s.snap = nil
-	st, err := follow(ctx, s.pg, conn, at)
+	st, err := follow(ctx, s.pg, conn, at, s.waits)
 	if err != nil {
 		_ = conn.Close(ctx)
 		return dataflow.Polled{}, err
@@ -568,6 +596,7 @@ func (s *pgSource) Ack(_ context.Context, _ dataflow.Epoch, upTo map[dataflow.Sp
 	if err != nil || !pos.streaming {
 		return err
 	}
+	s.acked.Store(max(s.acked.Load(), uint64(pos.lsn))) // Only the coordinator writes it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream != nil {
@@ -594,6 +623,7 @@ func (s *pgSource) Close() error {
 	if st != nil {
 		st.close() // ends a Poll that waits
 	}
+	s.work.Wait()
 	s.polling.Lock()
 	defer s.polling.Unlock()
 	s.drop()

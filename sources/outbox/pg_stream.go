@@ -43,6 +43,8 @@ type stream struct {
 	acked atomic.Uint64
 	// nudge asks for a report to the server at once.
 	nudge chan struct{}
+	// waits says whether it matters how far the server is.
+	waits func() bool
 	// expired: the read deadline has passed.
 	expired bool
 	// done is closed with err when the connection has ended.
@@ -52,7 +54,7 @@ type stream struct {
 }
 
 // follow starts the slot at a position and reads on in a goroutine of its own.
-func follow(ctx context.Context, cfg PostgresConfig, conn *pgconn.PgConn, at pglogrepl.LSN) (*stream, error) {
+func follow(ctx context.Context, cfg PostgresConfig, conn *pgconn.PgConn, at pglogrepl.LSN, waits func() bool) (*stream, error) {
 	args := []string{"proto_version '1'", "publication_names '" + cfg.Publication + "'"}
 	if cfg.Messages != "" {
 		args = append(args, "messages 'true'")
@@ -60,7 +62,7 @@ func follow(ctx context.Context, cfg PostgresConfig, conn *pgconn.PgConn, at pgl
 	if err := pglogrepl.StartReplication(ctx, conn, cfg.Slot, at, pglogrepl.StartReplicationOptions{PluginArgs: args}); err != nil {
 		return nil, explain("read the replication slot "+cfg.Slot, err)
 	}
-	s := &stream{conn: conn, chunks: make(chan *chunk, chunkQueue), nudge: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &stream{conn: conn, waits: waits, chunks: make(chan *chunk, chunkQueue), nudge: make(chan struct{}, 1), done: make(chan struct{})}
 	s.free.New = func() any { return &chunk{} }
 	s.acked.Store(uint64(at))
 	ctx, s.cancel = context.WithCancel(context.Background())
@@ -91,6 +93,11 @@ func (s *stream) ack(at pglogrepl.LSN) {
 			break
 		}
 	}
+	s.wake()
+}
+
+// wake asks for a report at once.
+func (s *stream) wake() {
 	select {
 	case s.nudge <- struct{}{}:
 	default:
@@ -101,7 +108,7 @@ func (s *stream) ack(at pglogrepl.LSN) {
 // or server that fills in others would confirm what is not durable.
 func (s *stream) report(ctx context.Context) error {
 	at := pglogrepl.LSN(s.acked.Load())
-	return pglogrepl.SendStandbyStatusUpdate(ctx, s.conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ClientTime: time.Now()})
+	return pglogrepl.SendStandbyStatusUpdate(ctx, s.conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ClientTime: time.Now(), ReplyRequested: s.waits()})
 }
 
 func (s *stream) run(ctx context.Context) error {

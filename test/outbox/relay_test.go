@@ -22,7 +22,7 @@ import (
 const pipeline = `
 sources:
   events:
-    outbox: {postgres: {url: %q, table: public.outbox}}
+    outbox: {postgres: {url: %q, table: public.outbox}, cleanup: {mode: delete, every: 100ms}}
 sinks:
   relay:
     from: events
@@ -41,7 +41,7 @@ checkpoint: {every: 200ms}
 const kills = 10
 
 // TestRelay: whatever is killed, topic and table hold each committed event once, in the
-// order of its aggregate, and none that was rolled back.
+// order of its aggregate, and none that was rolled back; the outbox is empty behind it.
 func TestRelay(t *testing.T) {
 	program.Long(t)
 	full.Suite{Name: "relay", Total: 20, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
@@ -85,6 +85,7 @@ func TestRelay(t *testing.T) {
 			t.Fatal("nothing was committed")
 		}
 		engine.Until("the last rows", func() bool { return p.Count("shop.events") >= int64(len(want)) })
+		engine.Until("the outbox to be empty", func() bool { return s.left() == 0 })
 		engine.Terminate()
 		for what, got := range map[string][]event{"the topic": readTopic(t, broker.Addr, "shop.order"), "the table": readTable(t, p)} {
 			if wrong := compare(got, want); wrong != "" {

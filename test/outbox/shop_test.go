@@ -152,3 +152,13 @@ func (s *shop) events() (out []event) {
 	must(s.t, err)
 	return out
 }
+
+// left counts the rows that are in the outbox.
+func (s *shop) left() (n int) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.url)
+	must(s.t, err)
+	defer conn.Close(context.Background())
+	must(s.t, conn.QueryRow(s.t.Context(), "SELECT count(*) FROM outbox").Scan(&n))
+	return n
+}
