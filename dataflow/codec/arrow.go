@@ -64,6 +64,7 @@ func (a *Arrow) Rows(b []byte, max int, size int64) (rows arrow.RecordBatch, bad
 		return nil, nil, invalidArrow("%v", err)
 	}
 	r := &arrowReader{a: a, max: max, left: size, alloc: &boundedAllocator{left: size + int64(len(b))}}
+	defer r.release() // Of what is refused, columns may be filled.
 	defer func() {
 		if p := recover(); p != nil {
 			rows, bad, err = nil, nil, invalidArrow("the stream is damaged: %v", p)
@@ -242,6 +243,13 @@ func (r *arrowReader) batch() arrow.RecordBatch {
 	return array.NewRecordBatch(r.a.schema, cols, int64(r.n))
 }
 
+// release gives up what was not taken by batch.
+func (r *arrowReader) release() {
+	for _, c := range r.cols {
+		c.release()
+	}
+}
+
 // without reads the stream once more and leaves the bad rows out.
 func (r *arrowReader) without() (arrow.RecordBatch, []ArrowRecord, *dataflow.Bad) {
 	all := r.batch()
@@ -262,6 +270,7 @@ func (r *arrowReader) without() (arrow.RecordBatch, []ArrowRecord, *dataflow.Bad
 		x.Row = append(x.Row, '}')
 	}
 	again := &arrowReader{a: r.a, max: r.max, left: int64(1) << 62, alloc: &boundedAllocator{left: 1 << 62}, skip: r.bad}
+	defer again.release()
 	if err := again.read(r.src); err != nil {
 		return nil, nil, invalidArrow("%v", err)
 	}

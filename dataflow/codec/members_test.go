@@ -15,6 +15,7 @@ func TestADocumentWithTooManyMembersIsBad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer d.(*JSON).Release()
 	object := func(n int) string {
 		var out []string
 		for i := range n {

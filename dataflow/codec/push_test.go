@@ -7,6 +7,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest/leak"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
@@ -172,6 +173,7 @@ func arrowOf(t testing.TB, docs ...string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer d.(*JSON).Release()
 	for _, doc := range docs {
 		if bad := d.Append([]byte(doc)); bad != nil {
 			t.Fatal(bad)
@@ -198,5 +200,23 @@ func TestArrowRoundTrip(t *testing.T) {
 	}
 	if want := `1 "größe" false null ["x",null] 2 null null {"a":[1]} null `; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A stream that is refused half-way, here as its second column takes too much, leaves
+// nothing of its first one.
+func TestAStreamThatIsRefusedLeavesNothing(t *testing.T) {
+	a, err := NewArrow(pushed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := arrowOf(t, `{"id":1,"text":"a"}`, `{"id":2,"text":"b"}`)
+	watch := leak.Begin()
+	_, _, refused := a.Rows(b, 10, 20)
+	if err := watch.End(); err != nil {
+		t.Error(err)
+	}
+	if refused == nil || refused.Detail != "the stream is damaged: its rows take more memory than a request may" {
+		t.Error(refused)
 	}
 }

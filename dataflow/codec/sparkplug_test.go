@@ -24,6 +24,7 @@ func newSparkplug(t testing.TB) *Sparkplug {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { d.(*Sparkplug).b.Release() })
 	return d.(*Sparkplug)
 }
 
@@ -315,6 +316,7 @@ func TestRawAndText(t *testing.T) {
 	if got := string(dataflow.AppendJSON(nil, cols[0], 0)); got != `"ff00"` || cols[0].Len() != 1 {
 		t.Errorf("got %s", got)
 	}
+	cols[0].Release()
 	c = Config{Text: &TextConfig{}}
 	c.Text.SetDefaults()
 	if d, err = c.New(nil); err != nil {
@@ -330,6 +332,7 @@ func TestRawAndText(t *testing.T) {
 	if got := string(dataflow.AppendJSON(nil, cols[0], 0)); got != `"größe"` || cols[0].Len() != 1 {
 		t.Errorf("got %s", got)
 	}
+	cols[0].Release()
 	c.Raw = &RawConfig{}
 	if err := c.Check(); err == nil || err.Error() != "decode has the formats raw, text: only one is possible" {
 		t.Error(err)

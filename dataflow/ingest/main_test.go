@@ -7,6 +7,4 @@ import (
 	"frazil/dataflow/flowtest/leak"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(leak.Main(m, leak.WithoutArrow("tests leave streams with batches that nobody reads")))
-}
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }

@@ -9,9 +9,7 @@ import (
 	"frazil/dataflow/flowtest/leak"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(leak.Main(m, leak.WithoutArrow("the allocator of each test that makes batches counts")))
-}
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // Blank lines are no records: they lie before positions and are not counted.
 func TestConformance(t *testing.T) {

@@ -18,9 +18,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(leak.Main(m, leak.WithoutArrow("tests of the shop leave batches; each test's env counts")))
-}
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // textDecoder keeps each valid JSON payload whole, in one column.
 type textDecoder struct{ b *array.StringBuilder }

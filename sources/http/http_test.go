@@ -25,9 +25,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(leak.Main(m, leak.WithoutArrow("tests leave streams with batches that nobody reads")))
-}
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // rig is an endpoint with a source that reads it.
 type rig struct {
