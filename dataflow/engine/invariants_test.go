@@ -212,17 +212,25 @@ func TestARestoredWatermarkOutlastsIdleSplits(t *testing.T) {
 // recorded with it, which has not waited for them.
 func TestASplitFoundBeforeTheStateWasLostGoesOnFromTheWatermark(t *testing.T) {
 	target := &memTarget{}
-	runUntil(t, orderGraph(target, 1, func(string) {}), t.TempDir(), 3)
+	graph := func(seed int64, note func(string)) *Graph {
+		g := orderGraph(target, seed, note)
+		g.Operators = append(g.Operators, countStep(PortRef{"order", 0})) // keeps state, so it is replayed
+		g.Sinks = []*Sink{target.sink("out", PortRef{"count", 0})}
+		return g
+	}
+	runUntil(t, graph(1, func(string) {}), t.TempDir(), 6)
 	var mu sync.Mutex
 	var seen []string
-	g := orderGraph(target, 2, func(s string) { mu.Lock(); seen = append(seen, s); mu.Unlock() })
+	g := graph(2, func(s string) { mu.Lock(); seen = append(seen, s); mu.Unlock() })
 	made := g.Sources[0].New
 	g.Sources[0].New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
 		src, err := made(ctx, env)
 		src.(*seqSource).splits = 2
 		return src, err
 	}
-	runUntil(t, g, t.TempDir(), 6)
+	if _, err := runJob(t, g, t.TempDir(), nil); err != nil {
+		t.Fatal(err)
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	wm, behind := int64(dataflow.MinTime), 0
