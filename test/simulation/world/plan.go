@@ -143,7 +143,11 @@ func (m *maker) pipeline() {
 	p := m.p
 	text := &m.text
 	fmt.Fprintf(text, "name: sim\nsources:\n")
-	switch m.IntN(6) {
+	shape := m.IntN(6)
+	if shape == 3 && m.o.Days {
+		shape = 4 // alone, the one split of a push source is never idle
+	}
+	switch shape {
 	case 0:
 		p.shape = "one"
 		m.stream(m.source("a", false))
@@ -348,14 +352,31 @@ func (m *maker) mean() time.Duration {
 	return m.between(150*time.Millisecond, 2*time.Second)
 }
 
+// silence is a long time of a day in which a split has nothing.
+func (m *maker) silence() (from, until time.Duration) {
+	if !m.o.Days {
+		return 0, 0
+	}
+	from = m.between(m.o.For/8, m.o.For*3/4)
+	return from, from + m.between(m.o.For/12, m.o.For/4)
+}
+
 func (m *maker) fillTopic(s *sourcePlan) {
 	s.topic = &topic{name: s.name}
-	for i := range 1 + m.IntN(4) {
+	n := 1 + m.IntN(4)
+	if m.o.Days {
+		n = max(n, 2)
+	}
+	for i := range n {
 		x := &split{name: fmt.Sprint(i)}
 		if i > 0 && m.IntN(3) == 0 {
 			x.born = m.between(0, m.o.For/2)
 		}
+		silent, until := m.silence()
 		for _, t := range m.times(x.born, m.mean()) {
+			if silent <= t && t < until {
+				continue
+			}
 			e := m.event(s, t)
 			e.Source, e.Split, e.Pos = s.name, x.name, int64(len(x.recs))
 			if m.IntN(100) == 0 {
