@@ -56,6 +56,7 @@ func newProxy(t testing.TB, side, to string, p *plan) *proxy {
 	t.Cleanup(func() {
 		x.CloseClientConnections()
 		x.Close()
+		outward.CloseIdleConnections()
 	})
 	return x
 }
