@@ -22,6 +22,7 @@ type unevenSource struct {
 	paused map[dataflow.Split]bool
 	short  map[dataflow.Split]int64 // lengths of splits that are shorter than the others
 	seen   *driftSeen
+	held   func(dataflow.Split) bool // not read now; nil: none
 }
 
 // driftSeen is what a test learns of a run; all tasks write to it.
@@ -94,7 +95,7 @@ func (s *unevenSource) Poll(ctx context.Context, limit dataflow.PollLimit) (data
 		if at.until >= 0 {
 			end = min(end, at.until)
 		}
-		if s.paused[sp] || at.told && at.next >= end {
+		if s.paused[sp] || at.told && at.next >= end || s.held != nil && s.held(sp) {
 			continue
 		}
 		if len(s.order) == 0 || at.next > s.at[s.order[0]].next {

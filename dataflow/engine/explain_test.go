@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -168,11 +169,24 @@ func TestAWindowIsExplained(t *testing.T) {
 // I2: a watermark that one split holds back while others go on turns the health
 // red after a while, and not before.
 func TestAHeldWatermarkTurnsTheHealthRed(t *testing.T) {
+	// The others go on once split 1 has come to its end: they must be the last to
+	// move.
+	var gate atomic.Bool
 	src := unevenStep(3, 2000, 1, 0, map[dataflow.Split]int64{"1": 40}, newDriftSeen(3))
 	src.Bounded = false
+	open := src.New
+	src.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+		s, err := open(ctx, env)
+		s.(*unevenSource).held = func(sp dataflow.Split) bool { return sp != "1" && !gate.Load() }
+		return s, err
+	}
 	target := &memTarget{}
 	g := &Graph{Name: "p", Parallelism: 2, Sources: []*Source{src}, Operators: []*Operator{countStep(PortRef{"src", 0})}, Sinks: []*Sink{target.sink("out", PortRef{"count", 0})}}
 	r := start(t, g, Options{Every: 20 * time.Millisecond})
+	r.until("split 1 is read", func() bool {
+		return slices.ContainsFunc(r.job.Splits()["src"], func(s SplitStatus) bool { return s.Split == "1" && s.State == SplitCaughtUp })
+	})
+	gate.Store(true)
 	r.until("all is read", func() bool { return r.job.Status().Read == 4040 })
 	if h := r.job.Health(); len(h) > 0 {
 		t.Errorf("red at once: %v", h)
