@@ -3,6 +3,8 @@ package dataflow
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -23,6 +25,8 @@ func TestDecideCommit(t *testing.T) {
 	held := Committed{Positions: testAt("5", "7"), Watermarks: testWM(50)}
 	claimed, empty := held, Committed{Claim: Claim{Token: 2, By: "b"}}
 	claimed.Claim = empty.Claim
+	made := held
+	made.Commits = []string{"a", "b"}
 	next := func(token uint64, by string) Commit {
 		return Commit{From: testAt("5", "7"), At: testAt("6", "7"), FromWatermarks: testWM(50), Claim: Claim{Token: token, By: by}}
 	}
@@ -53,11 +57,32 @@ func TestDecideCommit(t *testing.T) {
 		{"the next one of another claim of that number", claimed, next(2, "a"), Fenced},
 		{"the next one by a claim that is not there", held, next(2, "b"), Fenced},
 		{"the first one of an older claim", empty, Commit{At: testAt("1", "2"), Claim: Claim{Token: 1, By: "a"}}, Fenced},
+		{"what is held, by its ID", made, Commit{At: testAt("5", "7"), Watermarks: testWM(50), ID: "b"}, Done},
+		{"an older one, by its ID", made, Commit{At: testAt("4", "7"), Watermarks: testWM(40), ID: "a"}, Done},
+		{"other rows of the same place", made, Commit{From: testAt("4", "7"), At: testAt("5", "7"), Watermarks: testWM(50), ID: "c"}, Fenced},
+		{"other rows of an older place", made, Commit{From: testAt("3", "7"), At: testAt("4", "7"), Watermarks: testWM(40), ID: "c"}, Fenced},
+		{"the next one, by its ID", made, Commit{From: testAt("5", "7"), At: testAt("6", "7"), FromWatermarks: testWM(50), ID: "c"}, Publish},
+		{"with an ID, where none was held", held, Commit{At: testAt("5", "7"), Watermarks: testWM(50), ID: "c"}, Done},
 		{"the same place, an older time", held, Commit{From: testAt("5", "7"), At: testAt("5", "7"), FromWatermarks: testWM(30), Watermarks: testWM(40)}, Done},
 	} {
 		if got := DecideCommit(c.held, c.c); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+func TestATargetRemembersTheLastCommits(t *testing.T) {
+	var held []string
+	for n := range 40 {
+		before := slices.Clone(held)
+		next := Commit{ID: strconv.Itoa(n)}.After(held)
+		if !slices.Equal(held, before) {
+			t.Fatal("what was held has changed")
+		}
+		held = next
+	}
+	if len(held) != KeepCommits || held[0] != "24" || held[KeepCommits-1] != "39" || !slices.Equal(Commit{}.After(held), held) {
+		t.Errorf("%v", held)
 	}
 }
 

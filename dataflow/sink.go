@@ -2,6 +2,7 @@ package dataflow
 
 import (
 	"context"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -70,7 +71,13 @@ type Committed struct {
 	ID string
 	// Claim that stands there; zero: none.
 	Claim Claim
+	// Commits are the IDs of the last commits, at most KeepCommits; the newest last.
+	Commits []string
 }
+
+// KeepCommits is of how many commits a target remembers the ID: more than ever wait
+// for it at once.
+const KeepCommits = 16
 
 // Committer publishes what all writers of one sink staged: one per sink and
 // pipeline, called by one goroutine, in the order of epochs.
@@ -80,21 +87,25 @@ type Committer interface {
 	// Committed asks the target itself.
 	Committed(ctx context.Context) (Committed, error)
 	// Commit publishes c's parts together with its positions, all or nothing.
-	// Per split of c: the target holds At or later for every one: done already,
-	// nil. It holds exactly From for every one, and c's claim if that has one:
-	// publish. Anything else: ErrFenced. Looked at again after every reload. From is the At that this
-	// target last got; a split unknown to it counts as its start; splits not in
-	// c are left as they are.
+	// Per split of c: the target holds At or later for every one, and c's ID, if c
+	// has one and the target any: done already, nil. It holds exactly From for every
+	// one, and c's claim if that has one: publish. Anything else: ErrFenced. Looked at
+	// again after every reload. From is the At that this target last got; a split
+	// unknown to it counts as its start; splits not in c are left as they are.
 	Commit(ctx context.Context, c Commit) error
 	Close() error
 }
 
 // Commit is one publication.
 type Commit struct {
-	Target Target    `json:"target"`
-	Epoch  Epoch     `json:"epoch"`
-	From   Positions `json:"from"`
-	At     Positions `json:"at"`
+	Target Target `json:"target"`
+	Epoch  Epoch  `json:"epoch"`
+	// ID is this commit's alone, where the same positions need not be the same rows:
+	// somewhere upstream rows cannot be made again. Of two processes on copies of a
+	// write-ahead log each has records of its own under the same numbers. "" else.
+	ID   string    `json:"id,omitempty"`
+	From Positions `json:"from"`
+	At   Positions `json:"at"`
 	// FromWatermarks are the Watermarks of the commit that From comes from.
 	FromWatermarks map[string]Time `json:"from_watermarks,omitempty"`
 	// Start: where the splits of At were read from at the pipeline's first start.
@@ -143,6 +154,20 @@ type ClockDecision struct {
 	Refused bool   `json:"refused,omitempty"`
 }
 
+// After returns the IDs that a target holds after c, which held held before.
+func (c Commit) After(held []string) []string {
+	if c.ID == "" {
+		return held
+	}
+	out := append(slices.Clone(held), c.ID)
+	return out[max(0, len(out)-KeepCommits):]
+}
+
+// Made says whether a target that is where c leads to has come there by c.
+func (c Commit) Made(held []string) bool {
+	return c.ID == "" || len(held) == 0 || slices.Contains(held, c.ID)
+}
+
 // CommitDecision says what a Committer does about one commit.
 type CommitDecision int
 
@@ -184,7 +209,10 @@ func DecideCommit(held Committed, c Commit) CommitDecision {
 		return Fenced
 	}
 	if atLeast && (beyond || CompareWatermarks(held.Watermarks, c.Watermarks) >= 0) {
-		return Done
+		if c.Made(held.Commits) {
+			return Done
+		}
+		return Fenced
 	}
 	if exact && ours && CompareWatermarks(held.Watermarks, c.FromWatermarks) == 0 {
 		return Publish

@@ -31,6 +31,8 @@ type Manifest struct {
 	Quarantine *QuarantineCounts `json:"quarantine,omitempty"`
 	// Drained: the sources had ended and everything was flushed.
 	Drained bool `json:"drained,omitempty"`
+	// Refused: a target has refused this state, since another process has taken over.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // SourceState is one source step at a barrier.

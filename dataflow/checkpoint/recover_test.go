@@ -178,6 +178,25 @@ func TestAStateOfAnotherHistoryIsRefused(t *testing.T) {
 	}
 }
 
+// Two processes on copies of one write-ahead log: the other one has committed its own
+// records under the numbers that this one has given to others.
+func TestOtherRowsAtTheSamePositionsAreNoCommitOfThisState(t *testing.T) {
+	known := func() *TargetState {
+		return &TargetState{Target: "t", ID: "u", Done: at("3", "3"), DoneWatermarks: wm(30),
+			Pending: []dataflow.Commit{{Epoch: 7, ID: "mine", From: at("3", "3"), At: at("4", "4"), Watermarks: wm(40)}}}
+	}
+	for id, good := range map[string]bool{"mine": true, "other": false} {
+		found := dataflow.Committed{ID: "u", Positions: at("4", "4"), Watermarks: wm(40), Commits: []string{"before", id}}
+		r, err := Recover(manifestAt("4", "4", 40, known()), []SinkFacts{facts(known(), found)}, true, nil)
+		switch {
+		case good && (err != nil || len(r.Targets["out"].Pending) != 0):
+			t.Errorf("%+v, %v", r.Targets, err)
+		case !good && (!errors.Is(err, ErrCannotResume) || !strings.Contains(err.Error(), "other rows under the positions of epoch 7")):
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 func TestALostStateOfAPipelineWithoutKeyedStateStartsAtTheTargets(t *testing.T) {
 	a := facts(nil, dataflow.Committed{Positions: at("9", "9"), Watermarks: wm(90), Start: at("1", "2")})
 	r, err := Recover(nil, []SinkFacts{a}, false, nil)

@@ -44,6 +44,8 @@ type Job struct {
 	// commit; zero: none, or the pipeline needs none.
 	claim     dataflow.Claim
 	durations durations
+	// moved: another process has committed between this one's look and its claim.
+	moved bool
 	// again: an attempt has been connected before.
 	again bool
 }
@@ -102,13 +104,14 @@ func (j *Job) attempts(ctx context.Context) (Result, error) {
 	for {
 		res, phase, err := j.attempt(ctx, retry)
 		if err == nil || ctx.Err() != nil || final(err) {
-			return res, err
+			return res, j.keepRefusal(err)
 		}
 		j.o.Store.Reset()
 		if errors.Is(err, errAnew) {
 			continue
 		}
 		if errors.Is(err, errMoved) {
+			j.moved = true
 			j.o.Log.Warn("starting again from what the targets hold now", "cause", err)
 			continue
 		}
@@ -185,6 +188,9 @@ func (j *Job) attemptIn(ctx context.Context, retry *backoff, res *Result, phase 
 	m, err := checkpoint.Decode(raw)
 	if err != nil {
 		return dataflow.Permanent(fmt.Errorf("state in %s: %w", j.o.Store.Dir(), err))
+	}
+	if m != nil && m.Refused && j.g.anyPushed() {
+		return dataflow.Permanent(errRefused)
 	}
 	if err := failpoint.Hit(failpoint.ManifestRead); err != nil {
 		return err

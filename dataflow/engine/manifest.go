@@ -94,7 +94,7 @@ func (c *coordinator) mutedAfter(e dataflow.Epoch) map[string]bool {
 func (c *coordinator) newCommit(s *Sink, t *checkpoint.TargetState, m *checkpoint.Manifest, part dataflow.Part, wm dataflow.Time, sent map[string]dataflow.Time) dataflow.Commit {
 	from, fromWMs := t.From()
 	k := dataflow.Commit{
-		Target: t.Target, Epoch: m.Epoch, From: from, FromWatermarks: fromWMs, At: dataflow.Positions{}, Start: dataflow.Positions{},
+		Target: t.Target, Epoch: m.Epoch, ID: c.j.g.commitID(s), From: from, FromWatermarks: fromWMs, At: dataflow.Positions{}, Start: dataflow.Positions{},
 		Plan: s.Fingerprint, Watermarks: map[string]dataflow.Time{}, Watermark: wm, Clock: t.Clock,
 		Late: m.Ledger.Late(), Parts: []dataflow.Part{part},
 	}

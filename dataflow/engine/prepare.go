@@ -148,6 +148,9 @@ func (c *coordinator) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkTwin(rec); err != nil {
+		return err
+	}
 	c.rec, c.targets = rec, rec.Targets
 	for _, r := range rec.Replays {
 		c.j.o.Log.Warn("a target is ahead of the state: replaying up to it with its sinks muted", "sinks", r.Unmute, "until", r.Until.String())

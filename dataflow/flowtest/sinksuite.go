@@ -47,6 +47,7 @@ func SinkSuite(t *testing.T, open func(t *testing.T) SinkUnderTest) {
 		{"commits at the same positions go by their watermarks", (*sinkRig).watermarks},
 		{"another writer is fenced (I9)", (*sinkRig).fenced},
 		{"a claim fences whoever has another", (*sinkRig).claims},
+		{"commits of other rows at the same positions are told by their IDs", (*sinkRig).identities},
 		{"the part alone is enough", (*sinkRig).partAlone},
 		{"what was committed is told", (*sinkRig).told},
 		{"an epoch without rows has no part", (*sinkRig).empty},
@@ -315,6 +316,42 @@ func (r *sinkRig) claims() {
 	must(r.t, young.Commit(ctx, next))
 	r.made(next, 10, 20)
 	r.check("under the new claim")
+}
+
+// identities: two processes on copies of a log that producers write to have other
+// rows at the same positions.
+func (r *sinkRig) identities() {
+	r.t.Helper()
+	first := r.next(0, 3)
+	first.ID = "a"
+	must(r.t, r.commit(first))
+	r.made(first, 0, 3)
+	mine, other := r.next(3, 6), r.next(3, 6)
+	mine.ID, other.ID = "b", "c"
+	must(r.t, r.commit(mine))
+	r.made(mine, 3, 6)
+	for range 2 {
+		if err := r.commit(other); !errors.Is(err, dataflow.ErrFenced) {
+			r.t.Fatalf("other rows at the same positions: %v, want fenced", err)
+		}
+	}
+	r.check("other rows at the same positions")
+	k := r.u.NewCommitter(r.t)
+	if claimer, ok := k.(dataflow.Claimer); ok { // A claim forgets none of them.
+		must(r.t, claimer.Claim(context.Background(), dataflow.Claim{Token: 1, By: "x"}))
+	}
+	must(r.t, k.Close())
+	must(r.t, r.commit(mine))
+	must(r.t, r.commit(first))
+	r.check("both again")
+	if held := r.look().Commits; !slices.Equal(held, []string{"a", "b"}) {
+		r.t.Fatalf("the target remembers the commits %v", held)
+	}
+	next := r.next(6, 8)
+	next.ID = "d"
+	must(r.t, r.commit(next))
+	r.made(next, 6, 8)
+	r.check("the next one")
 }
 
 func (r *sinkRig) fenced() {

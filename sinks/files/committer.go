@@ -69,7 +69,7 @@ func (c *committer) Committed(context.Context) (dataflow.Committed, error) {
 func (c *committer) held() dataflow.Committed {
 	out := dataflow.Committed{ID: c.id, ClockComplete: true, Claim: c.own.claim()}
 	if r := c.own; r != nil && len(r.Positions) > 0 {
-		out.Positions, out.Start, out.Plan, out.Watermarks = r.Positions, r.Start, r.Plan, r.Watermarks
+		out.Positions, out.Start, out.Plan, out.Watermarks, out.Commits = r.Positions, r.Start, r.Plan, r.Watermarks, r.Commits
 	}
 	return out
 }
@@ -266,7 +266,7 @@ func (c *committer) record(commit dataflow.Commit, held dataflow.Committed) (*re
 		Positions: dataflow.MergePositions(held.Positions, commit.At), Plan: commit.Plan,
 		Start:      dataflow.MergePositions(held.Start, commit.Start),
 		Watermarks: commit.Watermarks, Watermark: commit.Watermark, Late: commit.Late,
-		Clock: commit.Clock, Rows: commit.Rows(),
+		Clock: commit.Clock, Rows: commit.Rows(), Commits: commit.After(held.Commits),
 	}
 	if c.own != nil {
 		r.ClockBefore, r.Claim = c.own.ClockBefore, c.own.Claim

@@ -59,8 +59,10 @@ type record struct {
 	ClockBefore int64 `json:"clock_before,omitempty"`
 	// Claim is the process that may commit, where a pipeline has several targets.
 	Claim *dataflow.Claim `json:"claim,omitempty"`
-	Rows  int64           `json:"rows"`
-	Files []file          `json:"files,omitempty"`
+	// Commits are the IDs of the last commits that have one.
+	Commits []string `json:"commits,omitempty"`
+	Rows    int64    `json:"rows"`
+	Files   []file   `json:"files,omitempty"`
 }
 
 func (r *record) claim() dataflow.Claim {

@@ -112,7 +112,7 @@ func (c *Committer) Committed(ctx context.Context) (dataflow.Committed, error) {
 	if err != nil {
 		return dataflow.Committed{}, err
 	}
-	out := dataflow.Committed{ID: meta.TableUUID().String(), ClockComplete: true, Claim: doc.claim()}
+	out := dataflow.Committed{ID: meta.TableUUID().String(), ClockComplete: true, Claim: doc.claim(), Commits: doc.Commits}
 	if !found || len(doc.Sources) == 0 {
 		return out, nil
 	}
@@ -205,7 +205,7 @@ func (c *Committer) look(ctx context.Context, cm dataflow.Commit, parts []partDo
 	if err != nil {
 		return nil, false, err
 	}
-	switch dataflow.DecideCommit(dataflow.Committed{Positions: doc.Sources, Watermarks: doc.Watermarks, Claim: doc.claim()}, cm) {
+	switch dataflow.DecideCommit(dataflow.Committed{Positions: doc.Sources, Watermarks: doc.Watermarks, Claim: doc.claim(), Commits: doc.Commits}, cm) {
 	case dataflow.Done:
 		return t, true, nil
 	case dataflow.Fenced:
@@ -227,6 +227,7 @@ func (c *Committer) publish(ctx context.Context, t *table.Table, cm dataflow.Com
 		Sources: dataflow.MergePositions(doc.Sources, cm.At), Plan: cm.Plan,
 		Start:      dataflow.MergePositions(doc.Start, cm.Start),
 		Watermarks: cm.Watermarks, Clocks: doc.Clocks + int64(len(cm.Clock)), Claim: doc.Claim,
+		Commits: cm.After(doc.Commits),
 	}
 	positions, err := encodePositions(next)
 	if err != nil {

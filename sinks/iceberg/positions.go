@@ -48,6 +48,8 @@ type positionsDoc struct {
 	Clocks int64 `json:"clocks,omitempty"`
 	// Claim is the process that may commit, where a pipeline has several targets.
 	Claim *dataflow.Claim `json:"claim,omitempty"`
+	// Commits are the IDs of the last commits that have one.
+	Commits []string `json:"commits,omitempty"`
 }
 
 func (d positionsDoc) claim() dataflow.Claim {

@@ -131,7 +131,7 @@ func (c *committer) commit(ctx context.Context, k dataflow.Commit) error {
 	}
 	next := record{
 		Positions: dataflow.MergePositions(held.Positions, k.At), Start: dataflow.MergePositions(held.Start, k.Start), Plan: k.Plan,
-		Watermarks: k.Watermarks, Claim: held.Claim, Epoch: k.Epoch, Rows: k.Rows(), Late: k.Late,
+		Watermarks: k.Watermarks, Claim: held.Claim, Commits: k.After(held.Commits), Epoch: k.Epoch, Rows: k.Rows(), Late: k.Late,
 	}
 	return c.publish(ctx, k.Parts, next, k.Clock)
 }

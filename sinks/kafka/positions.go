@@ -32,6 +32,8 @@ type record struct {
 	Plan       string                   `json:"plan"`
 	Watermarks map[string]dataflow.Time `json:"watermarks,omitempty"`
 	Claim      dataflow.Claim           `json:"claim"`
+	// Commits are the IDs of the last commits that have one.
+	Commits []string `json:"commits,omitempty"`
 	// Clocks counts the records of clock decisions.
 	Clocks int `json:"clocks,omitempty"`
 	// Epoch, Time, Rows and Late are for people: the commit that wrote this.
@@ -197,6 +199,7 @@ func (p *positions) committed() dataflow.Committed {
 	out.Claim = p.held.Claim
 	if len(p.held.Positions) > 0 {
 		out.Positions, out.Start, out.Plan, out.Watermarks = p.held.Positions, p.held.Start, p.held.Plan, p.held.Watermarks
+		out.Commits = p.held.Commits
 	}
 	for n := 1; n <= p.held.Clocks; n++ {
 		c, ok := p.clocks[n]
