@@ -128,7 +128,7 @@ func recoverTarget(m *Manifest, s SinkFacts) (*TargetState, bool, error) {
 		k := rest.Pending[0]
 		if rest.Complete(); stands(s.Found, rest.Done, rest.DoneWatermarks) {
 			if !k.Made(s.Found.Commits) {
-				return nil, false, stop(s, fmt.Sprintf("another process, on a copy of the state, has committed other rows under the positions of %s: go on with its state; what this one has accepted since stands in its write-ahead log (frazil wal show)", k.Epoch))
+				return nil, false, stop(s, fmt.Sprintf("another process, on a copy of the state, has committed other rows under the positions of %s: go on with that one; what producers have sent to this one since stands in its write-ahead log and in no target (frazil wal show)", k.Epoch))
 			}
 			return &rest, false, nil
 		}

@@ -189,9 +189,6 @@ func (j *Job) attemptIn(ctx context.Context, retry *backoff, res *Result, phase 
 	if err != nil {
 		return dataflow.Permanent(fmt.Errorf("state in %s: %w", j.o.Store.Dir(), err))
 	}
-	if m != nil && m.Refused && j.g.anyPushed() {
-		return dataflow.Permanent(errRefused)
-	}
 	if err := failpoint.Hit(failpoint.ManifestRead); err != nil {
 		return err
 	}

@@ -145,10 +145,7 @@ func (c *coordinator) recover(ctx context.Context) error {
 		return err
 	}
 	rec, err := c.compare(ctx, facts, quiet)
-	if err != nil {
-		return err
-	}
-	if err := c.checkTwin(rec); err != nil {
+	if err := c.checkTwin(rec, err); err != nil {
 		return err
 	}
 	c.rec, c.targets = rec, rec.Targets

@@ -46,13 +46,22 @@ func (g *Graph) commitID(s *Sink) string {
 }
 
 // checkTwin refuses what would take the rows of another process for those of this
-// one's log: a replay to where that one has moved a target meanwhile.
-func (c *coordinator) checkTwin(rec checkpoint.Recovery) error {
-	if !c.j.moved {
-		return nil
+// one's log: a replay to where that one has moved a target meanwhile. A target that is
+// where this state has brought it is not its business. err is what stands in the way of
+// any replay.
+func (c *coordinator) checkTwin(rec checkpoint.Recovery, err error) error {
+	if err != nil {
+		if errors.Is(err, checkpoint.ErrCannotResume) && c.manifest != nil && c.manifest.Refused && c.j.g.anyPushed() {
+			return fmt.Errorf("%w; %w", err, errRefused)
+		}
+		return err
 	}
 	for _, name := range rec.Muted {
-		if c.committer[name] != nil && c.j.g.pushed(name) {
+		switch {
+		case c.committer[name] == nil || !c.j.g.pushed(name):
+		case c.manifest != nil && c.manifest.Refused:
+			return fmt.Errorf("sink %s: %w", name, dataflow.Permanent(errRefused))
+		case c.j.moved:
 			return fmt.Errorf("sink %s: %w", name, dataflow.ErrFenced)
 		}
 	}

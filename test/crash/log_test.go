@@ -74,7 +74,7 @@ checkpoint: {every: 100ms}
 	}
 	check()
 	for range 2 {
-		p.Fail(1, []string{"this state was refused by its targets", "frazil wal show"}, "run", files[lost], "--until", "idle=1s")
+		p.Fail(1, []string{"on a copy of the state", "go on with that one", "frazil wal show"}, "run", files[lost], "--until", "idle=1s")
 	}
 	check()
 	shown := p.Run("wal", "show", "in", "--file", files[lost])
