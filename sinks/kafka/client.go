@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,29 +20,29 @@ const (
 	dialLimit  = 5 * time.Second
 )
 
-// clientOptions are what all clients of the sink have in common.
-func clientOptions(cfg Config) []kgo.Opt {
-	return []kgo.Opt{
-		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.ClientID(cfg.ClientID),
-		kgo.DialTimeout(dialLimit),
-		kgo.RetryTimeout(askTimeout),
-		kgo.MetadataMinAge(100 * time.Millisecond),
-		kgo.DisableClientMetrics(),
+// newClient makes a client with what all of the sink have in common; files are relative
+// to the folder of env.
+func newClient(env *dataflow.Env, cfg Config, more ...kgo.Opt) (*kgo.Client, error) {
+	opts, err := cfg.Options(env.Dir)
+	if err != nil {
+		return nil, err
 	}
+	opts = append(opts, kgo.DialTimeout(dialLimit), kgo.RetryTimeout(askTimeout), kgo.MetadataMinAge(100*time.Millisecond))
+	cl, err := kgo.NewClient(append(opts, more...)...)
+	return cl, dataflow.Permanent(err)
 }
 
 // producerOptions are those of clients that send rows. memory bounds the records that
 // are under way, in bytes; 0: it is not bounded here.
 func producerOptions(cfg Config, memory int64) []kgo.Opt {
-	out := append(clientOptions(cfg),
+	out := []kgo.Opt{
 		kgo.RecordPartitioner(partitioner{kgo.StickyKeyPartitioner(nil)}),
-		kgo.ProducerBatchMaxBytes(int32(cfg.MaxRecord)+batchOverhead),
+		kgo.ProducerBatchMaxBytes(int32(cfg.MaxRecord) + batchOverhead),
 		kgo.ProducerBatchCompression(codecs[cfg.Compression]),
-		kgo.MaxBufferedRecords(1<<18),
+		kgo.MaxBufferedRecords(1 << 18),
 		// A topic that was deleted is an error, not something to wait for.
 		kgo.UnknownTopicRetries(5),
-	)
+	}
 	if memory > 0 {
 		out = append(out, kgo.MaxBufferedBytes(int(max(memory, int64(cfg.MaxRecord)+batchOverhead))))
 	}
@@ -74,17 +75,18 @@ func (p topicPartitioner) Partition(r *kgo.Record, n int) int {
 	return p.TopicPartitioner.Partition(r, n)
 }
 
-// denied are refusals that no retry changes.
+// denied are refusals of what the sink asks, beside those that all clients meet.
 var denied = []*kerr.Error{
-	kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed, kerr.SaslAuthenticationFailed,
-	kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState, kerr.InvalidTopicException, kerr.InvalidTransactionTimeout,
-	kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.PolicyViolation, kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidConfig,
+	kerr.InvalidTransactionTimeout, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.PolicyViolation, kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidConfig,
 }
 
 // classify marks refusals permanent, and all else as a server that time heals.
 func classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
+	}
+	if brokers.IsRefusal(err) {
+		return dataflow.Permanent(err)
 	}
 	for _, e := range denied {
 		if errors.Is(err, e) {

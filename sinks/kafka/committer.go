@@ -29,7 +29,7 @@ type committer struct {
 }
 
 func newCommitter(_ context.Context, env *dataflow.Env, _ component.SinkIn, cfg Config) (dataflow.Committer, error) {
-	pos, err := newPositions(env.Pipeline, env.Step, cfg)
+	pos, err := newPositions(env, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +69,10 @@ func (c *committer) begin(ctx context.Context) error {
 		return err
 	}
 	opts := append(producerOptions(c.cfg, c.env.Memory), kgo.TransactionalID(c.transactionalID()), kgo.TransactionTimeout(c.cfg.TransactionTimeout.D()), kgo.ProducerLinger(0))
-	cl, err := kgo.NewClient(opts...)
+	cl, err := newClient(c.env, c.cfg, opts...)
 	if err != nil {
-		return dataflow.Permanent(err)
+		return err
 	}
-	c.at("begin")
 	if _, _, err := cl.ProducerID(ctx); err != nil {
 		cl.Close()
 		return classify(fmt.Errorf("begin the producer %q: %w", c.transactionalID(), err))
@@ -83,6 +82,7 @@ func (c *committer) begin(ctx context.Context) error {
 		return err
 	}
 	c.producer = cl
+	c.at("begin")
 	return nil
 }
 

@@ -2,17 +2,17 @@ package kafka
 
 import (
 	"fmt"
-	"net"
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 	"frazil/dataflow/component"
 )
 
 // Config is what a user writes under "kafka".
 type Config struct {
-	// Brokers to ask first, as host:port. The others are learned from them.
-	Brokers []string `yaml:"brokers,required"`
+	brokers.Config `yaml:",inline"`
+
 	// Topic of the records. {EXPRESSION} in it is replaced by the value of each row,
 	// as in orders.{region}; a row for which that is null or no valid name is bad
 	// (invalid_topic).
@@ -55,8 +55,6 @@ type Config struct {
 	// Linger is how long records wait for others of their partition, with
 	// at_least_once. Default: 5ms.
 	Linger component.Duration `yaml:"linger"`
-	// ClientID is what brokers see in their logs and quotas. Default: frazil.
-	ClientID string `yaml:"client_id"`
 }
 
 // TopicConfig is how topics are made.
@@ -85,8 +83,8 @@ const batchOverhead = 128
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Delivery: exactlyOnce, PositionsTopic: "frazil-positions", TransactionTimeout: component.Duration(time.Minute),
-		MaxRecord: 1<<20 - batchOverhead, Compression: "snappy", Linger: component.Duration(5 * time.Millisecond), ClientID: "frazil",
+		Config: brokers.Default(), Delivery: exactlyOnce, PositionsTopic: "frazil-positions", TransactionTimeout: component.Duration(time.Minute),
+		MaxRecord: 1<<20 - batchOverhead, Compression: "snappy", Linger: component.Duration(5 * time.Millisecond),
 	}
 }
 
@@ -138,15 +136,8 @@ func check(cfg Config) component.Problems {
 	bad := func(path, format string, args ...any) {
 		out = append(out, component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
 	}
-	if len(cfg.Brokers) == 0 {
-		bad("brokers", "no broker: write at least one host:port")
-	}
-	for i, b := range cfg.Brokers {
-		if _, port, err := net.SplitHostPort(b); err != nil || port == "" {
-			bad(fmt.Sprintf("brokers[%d]", i), "broker %q: expected host:port, as localhost:9092", b)
-		}
-	}
-	if !validTopic(cfg.PositionsTopic) {
+	out = append(out, cfg.Check()...)
+	if !brokers.ValidTopic(cfg.PositionsTopic) {
 		bad("positions_topic", "topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", cfg.PositionsTopic)
 	}
 	if d := cfg.TransactionTimeout.D(); d < time.Second {
@@ -159,18 +150,4 @@ func check(cfg Config) component.Problems {
 		bad("linger", "%s: expected 0s to 1m", d)
 	}
 	return out
-}
-
-// validTopic is Kafka's own rule for names.
-func validTopic(t string) bool {
-	if t == "" || t == "." || t == ".." || len(t) > 249 {
-		return false
-	}
-	for i := range len(t) {
-		r := t[i]
-		if !(r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-			return false
-		}
-	}
-	return true
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 	"frazil/dataflow/component"
 	"frazil/operators/expr"
 
@@ -47,7 +48,7 @@ func newLayout(in dataflow.Stream, cfg Config) (*layout, component.Problems) {
 	topic, problems := parseTemplate("topic", cfg.Topic, in.Schema)
 	out = append(out, problems...)
 	if len(problems) == 0 {
-		if name, ok := topic.constant(); ok && !validTopic(name) {
+		if name, ok := topic.constant(); ok && !brokers.ValidTopic(name) {
 			out = append(out, component.Problem{Path: "topic", Msg: fmt.Sprintf("topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", name)})
 		}
 	}

@@ -57,17 +57,17 @@ type positions struct {
 	clocks map[int][]dataflow.ClockDecision
 }
 
-func newPositions(pipeline, sink string, cfg Config) (*positions, error) {
-	cl, err := kgo.NewClient(append(clientOptions(cfg),
+func newPositions(env *dataflow.Env, cfg Config) (*positions, error) {
+	cl, err := newClient(env, cfg,
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// What is behind the end of a transaction is seen by its marker.
 		kgo.KeepControlRecords(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-	)...)
+	)
 	if err != nil {
-		return nil, dataflow.Permanent(err)
+		return nil, err
 	}
-	return &positions{cfg: cfg, pipeline: pipeline, sink: sink, client: cl, admin: kadm.NewClient(cl), clocks: map[int][]dataflow.ClockDecision{}}, nil
+	return &positions{cfg: cfg, pipeline: env.Pipeline, sink: env.Step, client: cl, admin: kadm.NewClient(cl), clocks: map[int][]dataflow.ClockDecision{}}, nil
 }
 
 func (p *positions) close() { p.client.Close() }

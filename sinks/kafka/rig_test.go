@@ -40,7 +40,7 @@ func newPlace(t *testing.T) *place {
 		Pipeline: name, Step: "out", Tasks: 1, Log: slog.New(slog.DiscardHandler), Alloc: memory.DefaultAllocator,
 		SpoolDir: t.TempDir(), Splits: &dataflow.SplitTable{}, Now: time.Now,
 	}}
-	cl, err := kgo.NewClient(clientOptions(cfg)...)
+	cl, err := newClient(p.env, cfg)
 	must(t, err)
 	t.Cleanup(cl.Close)
 	p.admin = kadm.NewClient(cl)
@@ -74,8 +74,8 @@ func (p *place) records(topic string) (out []*kgo.Record) {
 	if len(left) == 0 {
 		return nil
 	}
-	cl, err := kgo.NewClient(append(clientOptions(p.cfg), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))...)
+	cl, err := newClient(p.env, p.cfg, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
 	must(p.t, err)
 	defer cl.Close()
 	for len(left) > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"frazil/dataflow"
+	"frazil/dataflow/brokers"
 	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -203,7 +204,7 @@ func (r *rows) topicOf(i int) (*dataflow.Bad, error) {
 		return nil, nil
 	}
 	name := string(r.part)
-	if !validTopic(name) {
+	if !brokers.ValidTopic(name) {
 		return &dataflow.Bad{Reason: "invalid_topic", Detail: fmt.Sprintf("topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", name)}, nil
 	}
 	there, err := r.topics(name)

@@ -254,7 +254,7 @@ func TestATransactionThatTheBrokerGaveUpIsSentAgain(t *testing.T) {
 		}
 		gone = true
 		// What the broker does by itself after transaction_timeout: fence and abort.
-		cl, err := kgo.NewClient(append(clientOptions(p.cfg), kgo.TransactionalID(k.transactionalID()))...)
+		cl, err := newClient(p.env, p.cfg, kgo.TransactionalID(k.transactionalID()))
 		must(t, err)
 		defer cl.Close()
 		_, _, err = cl.ProducerID(t.Context())

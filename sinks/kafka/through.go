@@ -28,9 +28,9 @@ type through struct {
 }
 
 func newThrough(env *dataflow.Env, in component.SinkIn, l *layout, cfg Config) (dataflow.Writer, error) {
-	cl, err := kgo.NewClient(append(producerOptions(cfg, env.Memory), kgo.ProducerLinger(cfg.Linger.D()))...)
+	cl, err := newClient(env, cfg, append(producerOptions(cfg, env.Memory), kgo.ProducerLinger(cfg.Linger.D()))...)
 	if err != nil {
-		return nil, dataflow.Permanent(err)
+		return nil, err
 	}
 	w := &through{client: cl, names: map[string]string{}}
 	w.life, w.end = context.WithCancel(context.Background())

@@ -28,9 +28,9 @@ func newWriter(_ context.Context, env *dataflow.Env, in component.SinkIn, cfg Co
 	if cfg.Delivery == atLeastOnce {
 		return newThrough(env, in, l, cfg)
 	}
-	cl, err := kgo.NewClient(clientOptions(cfg)...)
+	cl, err := newClient(env, cfg)
 	if err != nil {
-		return nil, dataflow.Permanent(err)
+		return nil, err
 	}
 	w := &writer{client: cl}
 	t := newTopics(env, cfg, cl)
