@@ -7,6 +7,4 @@ import (
 	"frazil/dataflow/flowtest/leak"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(leak.Main(m, leak.WithoutArrow("tests of parts of the engine leave batches")))
-}
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }

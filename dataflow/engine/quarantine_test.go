@@ -98,7 +98,7 @@ func (s *lineSource) Assign(ctx context.Context, splits []dataflow.SplitAt) erro
 func (s *lineSource) Unassign(context.Context, []dataflow.Split) error { return nil }
 
 func (s *lineSource) Close() error {
-	releaseAll(s.dec.Flush())
+	s.dec.(*codec.JSON).Release()
 	s.bad.Release()
 	return nil
 }
