@@ -122,7 +122,7 @@ func put(t testing.TB, env *dataflow.Env, name string, b []byte) {
 	t.Helper()
 	f, err := env.FS.Create(env.FS.PathJoin(Dir(env), name), category)
 	must(t, err)
-	_, err = f.Write(b)
+	_, err = f.Write(bytes.Clone(b)) // The file system of tests may spoil what it was given.
 	must(t, errors.Join(err, f.Close()))
 }
 
