@@ -138,8 +138,13 @@ func (t *topics) there(ctx context.Context, name string) (bool, error) {
 			delete(t.missing, name)
 			return there, err
 		}
-		if c := t.cfg.CreateTopics; c != nil {
-			return true, create(ctx, t.admin, name, *c)
+		if c := t.cfg.CreateTopics; c != nil && look == 1 {
+			if err := create(ctx, t.admin, name, *c); err != nil {
+				return false, err
+			}
+		}
+		if look == looks && t.cfg.CreateTopics != nil {
+			return true, nil // It was made; the producer waits on.
 		}
 		if look == looks {
 			if len(t.missing) > 1000 {

@@ -51,6 +51,22 @@ func newPlace(t *testing.T) *place {
 func (p *place) create(name string, partitions int32) {
 	p.t.Helper()
 	must(p.t, create(p.t.Context(), p.admin, name, TopicConfig{Partitions: partitions, ReplicationFactor: 1, Config: map[string]string{"retention.ms": "-1"}}))
+	p.awaitTopic(name)
+}
+
+// awaitTopic waits until the broker that is asked knows a topic that was made.
+func (p *place) awaitTopic(name string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		all, err := p.admin.ListTopics(p.t.Context(), name)
+		must(p.t, err)
+		if all.Has(name) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("topic %q is not known in a minute", name)
+		}
+	}
 }
 
 // records are those that a reader with isolation read_committed sees, partition by

@@ -297,6 +297,7 @@ func TestTopicsAreMadeWhenAsked(t *testing.T) {
 	same(t, "bad rows", bads(bad), nil)
 	for i := range 2 {
 		name := strings.Replace(p.cfg.Topic, "{id}", fmt.Sprint(i), 1)
+		p.awaitTopic(name)
 		all, err := p.admin.ListTopics(t.Context(), name)
 		must(t, err)
 		configs, err := p.admin.DescribeTopicConfigs(t.Context(), name)
