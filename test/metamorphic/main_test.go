@@ -7,6 +7,4 @@ import (
 	"frazil/dataflow/flowtest/leak"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(leak.Main(m, leak.WithoutArrow("rehearsals that are refused half-way leave their batches")))
-}
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }

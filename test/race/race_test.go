@@ -36,7 +36,7 @@ var packages = []string{
 	"./pipelines", "./cmd/frazil", "./test/crash", "./test/push", "./test/integration", "./test/oracle", "./test/metamorphic",
 	"./examples/fleet", "./examples/http", "./examples/kafka/fill", "./examples/mqtt/fleet", "./test/proof", "./test/failpoints",
 	"./test/storage", "./test/simulation", "./test/faults", "./test/network", "./sinks/kafka", "./test/simulation/world",
-	"./test/proof/model",
+	"./test/proof/model", "./sources/outbox", "./test/outbox", "./examples/outbox/shop",
 }
 
 // TestRaces: no test makes the detector speak.
