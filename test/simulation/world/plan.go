@@ -130,11 +130,19 @@ func (m *maker) jumps() {
 	if m.o.Days {
 		most = 30 * time.Hour
 	}
+	var sum time.Duration
 	for at := time.Duration(0); at < m.o.For; at += m.between(m.o.For/20, m.o.For/4) {
-		by := m.between(-most, most)
+		ahead := most
+		if m.o.Days && at < m.o.For*5/6 {
+			// A source that is idle goes with the wall clock: were that far ahead, all that
+			// comes for the rest of the day would be late.
+			ahead = m.o.For/48 - sum
+		}
+		by := m.between(-most, ahead)
 		if m.IntN(2) == 0 {
 			by /= 100
 		}
+		sum += by
 		m.p.jumps = append(m.p.jumps, jump{at, by})
 	}
 }

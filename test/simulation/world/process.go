@@ -201,7 +201,7 @@ func (p *process) onManifest(m *checkpoint.Manifest) {
 	if !p.alive() {
 		return
 	}
-	p.w.trace("epochs", "%d %d", p.n, m.Epoch)
+	p.w.trace("epochs", "%d %d at %v", p.n, m.Epoch, m.Watermarks())
 	p.w.sawManifest(m)
 	p.checkManifest(m)
 }
