@@ -143,8 +143,6 @@ func TestBrokenEnginesAreSeen(t *testing.T) {
 		t.Skip("set FRAZIL_SIMULATION=1 to build and run broken engines")
 	}
 	for says, bug := range map[string]change{
-		// I5: the watermark arrives before the first batch after a restore.
-		"(I5)": {"dataflow/engine/prepare.go", "newTracker(run.state.Watermark)", "newTracker(dataflow.MinTime)", 1},
 		// I8: a split that was found before the state was lost goes on from the watermark.
 		"a row of -inf came after the watermark": {"dataflow/engine/sourcetask.go", "k.goOnFrom(t.tracker.get())", "", 1},
 	} {
