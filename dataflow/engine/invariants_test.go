@@ -233,6 +233,13 @@ func TestASplitFoundBeforeTheStateWasLostGoesOnFromTheWatermark(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	stampsBehind(t, seen)
+}
+
+// stampsBehind fails if a row was stamped behind a watermark that came before it, or none
+// came behind one at all.
+func stampsBehind(t *testing.T, seen []string) {
+	t.Helper()
 	wm, behind := int64(dataflow.MinTime), 0
 	for _, s := range seen {
 		var at int64
@@ -253,6 +260,45 @@ func TestASplitFoundBeforeTheStateWasLostGoesOnFromTheWatermark(t *testing.T) {
 	if behind == 0 {
 		t.Fatalf("no row came behind a watermark: %q", seen[:min(len(seen), 5)])
 	}
+}
+
+// I8: a split that was idle when a target got its last commit is idle again behind the
+// replay up to it: its next row is stamped with the watermark recorded there, and not with
+// its own, by which it would be counted in windows that are closed.
+func TestASplitThatWasIdleIsIdleAgainBehindAReplay(t *testing.T) {
+	target := &memTarget{}
+	graph := func(seed int64, shorter int64, note func(string)) *Graph {
+		g := orderGraph(target, seed, note)
+		g.Operators = append(g.Operators, countStep(PortRef{"order", 0})) // keeps state, so it is replayed
+		g.Sinks = []*Sink{target.sink("out", PortRef{"count", 0})}
+		src := g.Sources[0]
+		src.EventTime.IdleAfter = time.Millisecond
+		made := src.New
+		src.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
+			s, err := made(ctx, env)
+			s.(*seqSource).splits, s.(*seqSource).shorter, s.(*seqSource).open = 2, shorter, shorter > 0
+			return s, err
+		}
+		return g
+	}
+	// Split 1 has 50 rows, and the other one goes on.
+	runUntil(t, graph(1, 99_950, func(string) {}), t.TempDir(), 60)
+	held, err := (memCommitter{target}).Committed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, last, _ := seqRow("1", 49)
+	if held.Watermarks["src"] <= dataflow.Time(last) {
+		t.Fatalf("split 1 was not left behind: the watermark is %d, its last row %d", held.Watermarks["src"], last)
+	}
+	var mu sync.Mutex
+	var seen []string
+	if _, err := runJob(t, graph(2, 0, func(s string) { mu.Lock(); seen = append(seen, s); mu.Unlock() }), t.TempDir(), nil); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	stampsBehind(t, seen)
 }
 
 // storedWatermark is that of the last epoch: rows behind it, which a stopping
