@@ -32,7 +32,7 @@ func try(t *testing.T, args ...string) world.Result {
 func TestWorldsKeepTheirPromises(t *testing.T) {
 	full.Suite{Name: "simulation", Total: 1000, Short: 3}.Run(t, func(t *testing.T, portion int) full.Figures {
 		r := try(t, "-seed", fmt.Sprint(portion), "-for", "10m")
-		happened(t, r, "epochs", "commits", "rows_compared", "kills", "hours_watermark_rose")
+		happened(t, r, "epochs", "commits", "rows_compared")
 		if r.Virtual < 10*time.Minute {
 			t.Errorf("only %s passed", r.Virtual)
 		}
