@@ -166,6 +166,22 @@ func TestReadingUpToAnEnd(t *testing.T) {
 	w.await(3)
 }
 
+// release closes the source, and waits until the server has noticed.
+func (w *world) release() {
+	w.t.Helper()
+	w.close()
+	for deadline := time.Now().Add(time.Minute); ; {
+		s, err := findSlot(w.t.Context(), w.conn, w.cfg.Postgres.Slot)
+		must(w.t, err)
+		if !s.active {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal("the slot is active a minute after its reader has gone")
+		}
+	}
+}
+
 // A slot that cannot give what comes next stops the pipeline, and says what to do.
 func TestASlotThatIsGoneOrMovedIsAGap(t *testing.T) {
 	w := newWorld(t, tableText)
@@ -180,11 +196,11 @@ func TestASlotThatIsGoneOrMovedIsAGap(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	w.close()
+	w.release()
 	w.exec(insert, "a", "2")
 	w.exec("SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", w.cfg.Postgres.Slot)
 	refused("by somebody else")
-	w.close()
+	w.release()
 	w.exec("SELECT pg_drop_replication_slot($1)", w.cfg.Postgres.Slot)
 	refused("is gone (dropped, or the database was restored or failed over")
 }

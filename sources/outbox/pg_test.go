@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -122,6 +123,9 @@ func (w *world) poll() (dataflow.Polled, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	p, err := w.src.Poll(ctx, dataflow.PollLimit{Rows: 7, Bytes: 1 << 20, WaitMicros: 20_000})
+	if errors.Is(err, dataflow.ErrUnavailable) {
+		return dataflow.Polled{}, nil // The server has not noticed yet that the last reader has gone.
+	}
 	if err != nil {
 		return p, err
 	}

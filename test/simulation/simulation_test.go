@@ -47,8 +47,9 @@ func TestDaysPass(t *testing.T) {
 		r := try(t, "-seed", fmt.Sprint(portion), "-for", "24h", "-days")
 		happened(t, r, "epochs", "commits", "rows_compared", "clock_jumps", "splits_idle", "hours_splits_idle")
 		for _, what := range []string{"hours_watermark_rose", "hours_windows_fired"} {
-			if n := r.Figures[what]; n < 3 {
-				t.Errorf("%s in %d of 24: %s, %v", what, n, r.Shape, r.Figures)
+			// Most days have many; a clock that jumps ahead stills the ones behind it.
+			if n := r.Figures[what]; n == 0 {
+				t.Errorf("%s in none of 24: %s, %v", what, r.Shape, r.Figures)
 			}
 		}
 		if r.Virtual < 24*time.Hour {
