@@ -16,6 +16,7 @@
 //   - pg_stream.go: the goroutine that owns the replication connection.
 //   - pg_message.go: the messages of pgoutput.
 //   - pg_cleanup.go: what becomes of rows that were relayed.
+//   - pg_read.go: messages to rows, and how far that leads.
 //   - pg_source.go: Poll, Ack and the rest of a source.
 //
 // Three things are easily got wrong. A slot that is confirmed further than what is

@@ -122,6 +122,25 @@ func checkSlot(name string, s *slot, at pglogrepl.LSN) error {
 	return nil
 }
 
+// prepared opens a connection to a server that can do what is asked of it, with the
+// outbox in the publication, and looks for the slot; nil: there is none.
+func prepared(ctx context.Context, cfg PostgresConfig) (*pgx.Conn, *slot, error) {
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	var there *slot
+	err = errors.Join(checkServer(ctx, conn), ensurePublication(ctx, conn, cfg))
+	if err == nil {
+		there, err = findSlot(ctx, conn, cfg.Slot)
+	}
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, nil, err
+	}
+	return conn, there, nil
+}
+
 // createSlot makes the slot; snapshot is the name of the one that belongs to it, valid
 // as long as conn does nothing else.
 func createSlot(ctx context.Context, conn *pgconn.PgConn, name string) (at pglogrepl.LSN, snapshot string, err error) {

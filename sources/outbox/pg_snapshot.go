@@ -25,22 +25,15 @@ type snapshot struct {
 	oids []uint32
 }
 
-// beginSnapshot makes the slot anew and opens its snapshot.
-func beginSnapshot(ctx context.Context, cfg PostgresConfig, s *shape) (_ *snapshot, err error) {
-	conn, err := connect(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
+// beginSnapshot makes the slot anew, in the place of old, and opens its snapshot on conn,
+// which it takes over.
+func beginSnapshot(ctx context.Context, conn *pgx.Conn, old *slot, cfg PostgresConfig, s *shape) (_ *snapshot, err error) {
 	out := &snapshot{conn: conn}
 	defer func() {
 		if err != nil {
 			out.close()
 		}
 	}()
-	old, err := findSlot(ctx, conn, cfg.Slot)
-	if err != nil {
-		return nil, err
-	}
 	if old != nil && !cfg.Create {
 		return nil, dataflow.Permanentf("replication slot %s is there, and the rows that were there before it are to be read: a slot has that snapshot only when it is made. Drop it and set create: true, or write start: latest", cfg.Slot)
 	}
