@@ -77,7 +77,7 @@ var homes = map[string][]string{
 	"testing":                           {"dataflow/flowtest/...", "test/..."},
 	"frazil/dataflow/flowtest/...":      {"dataflow/flowtest/...", "test/..."},
 	"github.com/cockroachdb/pebble/...": {"state/...", "test/..."},
-	"github.com/twmb/franz-go/...":      {"dataflow/brokers", "sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "examples/outbox/...", "dataflow/flowtest/rig/...", "test/..."},
+	"github.com/twmb/franz-go/...":      {"dataflow/brokers", "sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "dataflow/flowtest/rig/...", "test/..."},
 	"github.com/eclipse/...":            {"sources/mqtt/...", "sinks/mqtt/...", "examples/mqtt/..."},
 	"github.com/apache/iceberg-go/...":  {"sinks/iceberg/...", "sources/iceberg/..."},
 	"modernc.org/sqlite/...":            {"sinks/iceberg/..."},

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -69,44 +68,10 @@ func (p *place) awaitTopic(name string) {
 	}
 }
 
-// records are those that a reader with isolation read_committed sees, partition by
-// partition.
-func (p *place) records(topic string) (out []*kgo.Record) {
+// records are those that a reader with isolation read_committed sees.
+func (p *place) records(topic string) []*kgo.Record {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
-	defer cancel()
-	// A transaction is over when its markers are written, a little after its end was
-	// answered: what is behind them waits for that.
-	ends, err := p.admin.ListEndOffsets(ctx, topic)
-	must(p.t, err)
-	must(p.t, ends.Error())
-	from := map[int32]kgo.Offset{}
-	left := map[int32]int64{}
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			from[o.Partition], left[o.Partition] = kgo.NewOffset().AtStart(), o.Offset
-		}
-	})
-	if len(left) == 0 {
-		return nil
-	}
-	cl, err := newClient(p.env, p.cfg, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
-	must(p.t, err)
-	defer cl.Close()
-	for len(left) > 0 {
-		fetches := cl.PollFetches(ctx)
-		must(p.t, fetches.Err())
-		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() {
-				out = append(out, r)
-			}
-			if end, ok := left[r.Partition]; ok && r.Offset+1 >= end {
-				delete(left, r.Partition)
-			}
-		})
-	}
-	return out
+	return rig.Committed(p.t, p.cfg.Brokers[0], topic)
 }
 
 // texts are records as "key=value", null as "null".

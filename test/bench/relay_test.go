@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"frazil/dataflow/flowtest/rig"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -35,7 +37,11 @@ func TestRelayOutput(t *testing.T) {
 		}
 	}
 	sort.Strings(want)
-	compareRows(t, committed(t, broker, out), want)
+	var got []string
+	for _, r := range rig.Committed(t, broker, out) {
+		got = append(got, string(r.Value))
+	}
+	compareRows(t, got, want)
 }
 
 // relayed is a bid as the sink writes it.
@@ -67,39 +73,4 @@ func remove(tb testing.TB, broker, topic string) {
 	if _, err := kadm.NewClient(cl).DeleteTopics(tb.Context(), topic, "frazil-positions"); err != nil {
 		tb.Fatal(err)
 	}
-}
-
-// committed reads the values of a topic.
-func committed(t *testing.T, broker, topic string) (out []string) {
-	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeTopics(topic))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[int32]int64{}
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
-		}
-	})
-	for len(left) > 0 {
-		fetches := cl.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() {
-				out = append(out, string(r.Value))
-			}
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
-	return out
 }

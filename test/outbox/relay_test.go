@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"frazil/dataflow/flowtest/program"
 	"frazil/dataflow/flowtest/rig"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -131,31 +129,8 @@ func TestLossesDoublesAndDisorderAreSeen(t *testing.T) {
 // readTopic reads all that a reader with isolation read_committed sees.
 func readTopic(t *testing.T, broker, topic string) (out []event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), program.Patience)
-	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeTopics(topic))
-	must(t, err)
-	defer cl.Close()
-	ends, err := kadm.NewClient(cl).ListEndOffsets(ctx, topic)
-	must(t, err)
-	must(t, ends.Error())
-	left := map[int32]int64{}
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
-		}
-	})
-	for len(left) > 0 {
-		fetches := cl.PollFetches(ctx)
-		must(t, fetches.Err())
-		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() {
-				out = append(out, eventOf(t, r))
-			}
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
+	for _, r := range rig.Committed(t, broker, topic) {
+		out = append(out, eventOf(t, r))
 	}
 	return out
 }

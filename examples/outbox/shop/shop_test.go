@@ -15,9 +15,6 @@ import (
 
 	"frazil/dataflow/flowtest/leak"
 	"frazil/dataflow/flowtest/rig"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -105,42 +102,16 @@ func (s *shop) outbox(t *testing.T) map[string]string {
 // readTopic is what a reader of committed records sees, by id.
 func readTopic(t *testing.T, broker, topic string) map[string]string {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeTopics(topic))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), topic)
-	if err != nil || ends.Error() != nil {
-		t.Fatal(err, ends.Error())
-	}
-	left, out, twice := map[int32]int64{}, map[string]string{}, 0
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
+	out, twice := map[string]string{}, 0
+	for _, r := range rig.Committed(t, broker, topic) {
+		h := map[string]string{}
+		for _, x := range r.Headers {
+			h[x.Key] = string(x.Value)
 		}
-	})
-	for len(left) > 0 {
-		fetches := cl.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
+		if out[h["id"]] != "" {
+			twice++
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-			if r.Attrs.IsControl() {
-				return
-			}
-			h := map[string]string{}
-			for _, x := range r.Headers {
-				h[x.Key] = string(x.Value)
-			}
-			if out[h["id"]] != "" {
-				twice++
-			}
-			out[h["id"]] = string(r.Key) + " " + h["type"]
-		})
+		out[h["id"]] = string(r.Key) + " " + h["type"]
 	}
 	if twice > 0 {
 		t.Errorf("%d events are in the topic twice", twice)
