@@ -57,7 +57,7 @@ func newAggregateSet(input *arrow.Schema, aggs component.NamedExprs) (*aggregate
 func (s *aggregateSet) add(a component.NamedExpr) *component.Problem {
 	parsed, err := expr.ParseAggregate(a.Expr, s.schema)
 	if err != nil {
-		p := statelessProblem("", err)
+		p := expr.Problem("", err)
 		return &p
 	}
 	w := stepAggregate{name: a.Name, arg: s.share(parsed.Arg), filter: s.share(parsed.Filter)}

@@ -41,7 +41,7 @@ place of one that did and is not taken back: it goes on as a delete of its key.`
 func planFilter(in component.OperatorIn, cfg FilterConfig) (component.OperatorPlan, error) {
 	e, err := compileFilter(in, cfg)
 	if err != nil {
-		return component.OperatorPlan{}, component.Problems{statelessProblem("where", err)}
+		return component.OperatorPlan{}, component.Problems{expr.Problem("where", err)}
 	}
 	return component.OperatorPlan{
 		Ports:         statelessPorts(in.Inputs[0]),

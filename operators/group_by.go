@@ -37,7 +37,7 @@ func newByKeys(input *arrow.Schema, by []By) (*byKeys, component.Problems) {
 		case b.Expr != "":
 			var err error
 			if e, err = expr.Compile(b.Expr, input); err != nil {
-				problems = append(problems, statelessProblem(path+"."+b.Name, err))
+				problems = append(problems, expr.Problem(path+"."+b.Name, err))
 				continue
 			}
 			c, f = -1, arrow.Field{Name: b.Name, Type: e.Type(), Nullable: true}

@@ -200,7 +200,7 @@ func (p *projectPlanner) compute() []projectColumn {
 		p.newName(path, c.Name)
 		e, err := expr.Compile(c.Expr, p.in.Schema)
 		if err != nil {
-			p.problems = append(p.problems, statelessProblem(path, err))
+			p.problems = append(p.problems, expr.Problem(path, err))
 			continue
 		}
 		if e.Type().ID() == arrow.INTERVAL_MONTH_DAY_NANO {

@@ -2,11 +2,9 @@ package operators
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"frazil/dataflow"
-	"frazil/dataflow/component"
 	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -22,16 +20,6 @@ const (
 // statelessPorts are the rows that go on and the bad ones.
 func statelessPorts(out dataflow.Stream) []dataflow.Port {
 	return []dataflow.Port{{Name: dataflow.PortOut, Stream: out}, dataflow.BadPort()}
-}
-
-// statelessProblem points into the text of the expression at path.
-func statelessProblem(path string, err error) component.Problem {
-	p := component.Problem{Path: path, Msg: err.Error()}
-	var e *expr.Error
-	if errors.As(err, &e) {
-		p.Offset = e.Offset
-	}
-	return p
 }
 
 // statelessBadRows sends the rows of b that errs name to the port "bad". errs

@@ -295,7 +295,7 @@ func (s *topShape) parseOrder(texts []string) (problems component.Problems) {
 		path := "order_by[" + strconv.Itoa(i) + "]"
 		o, err := expr.ParseOrder(s.quoteColumn(text), s.input)
 		if err != nil {
-			problems = append(problems, statelessProblem(path, err))
+			problems = append(problems, expr.Problem(path, err))
 			continue
 		}
 		s.order = append(s.order, o)

@@ -296,22 +296,8 @@ func (l *loader) load(path string, o Options) *Pipeline {
 		},
 		notReplayable: map[string]string{}, changes: map[string]bool{}, Tests: tests,
 	}
-	switch {
-	case l.file.State.WAL != "":
-		p.WALDir = l.file.State.WAL
-	case p.StateDir != "":
-		p.WALDir = filepath.Clean(p.StateDir) + ".wal"
-	default:
-		p.WALDir = "./frazil-data/wal/" + p.Name
-	}
-	switch {
-	case l.file.State.Spool != "":
-		p.SpoolDir = l.file.State.Spool
-	case p.StateDir != "":
-		p.SpoolDir = filepath.Clean(p.StateDir) + ".spool"
-	default:
-		p.SpoolDir = "./frazil-data/spool/" + p.Name
-	}
+	p.WALDir = p.folder(l.file.State.WAL, "wal")
+	p.SpoolDir = p.folder(l.file.State.Spool, "spool")
 	if p.StateDir == "" {
 		p.StateDir = "./frazil-data/state/" + p.Name
 	}
@@ -398,4 +384,16 @@ func asName(s string, join rune) string {
 		return "my" + string(join) + "name"
 	}
 	return string(out)
+}
+
+// folder is where something of the pipeline is kept: where the file says, else beside the
+// state, else under the working directory.
+func (p *Pipeline) folder(written, what string) string {
+	switch {
+	case written != "":
+		return written
+	case p.StateDir != "":
+		return filepath.Clean(p.StateDir) + "." + what
+	}
+	return "./frazil-data/" + what + "/" + p.Name
 }

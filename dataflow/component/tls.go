@@ -55,7 +55,7 @@ func (c ClientTLS) Config(dir string) (*tls.Config, error) {
 // Check finds what is wrong with the settings by themselves; path is where they stand.
 func (c ClientTLS) Check(path string) Problems {
 	if (c.Cert == "") != (c.Key == "") {
-		return Problems{{Path: path, Msg: "cert and key go together: write both, or none"}}
+		return Problems{{Path: path, Msg: "cert and key belong together: write both or none"}}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -39,7 +38,7 @@ func newLayout(in dataflow.Stream, cfg Config) (*layout, component.Problems) {
 		e, err := expr.Compile(text, in.Schema)
 		switch {
 		case err != nil:
-			out = append(out, exprProblem(path, err, 0)...)
+			out = append(out, expr.Problem(path, err))
 		case fits != nil && !fits(e.Type()):
 			out = append(out, component.Problem{Path: path, Msg: fmt.Sprintf("expected %s, this expression gives %s", want, dataflow.TypeName(e.Type()))})
 		}
@@ -75,13 +74,3 @@ func isInteger(t arrow.DataType) bool {
 }
 
 func isTimestamp(t arrow.DataType) bool { return t.ID() == arrow.TIMESTAMP }
-
-// exprProblem places an error of an expression that begins at byte at of its text.
-func exprProblem(path string, err error, at int) component.Problems {
-	p := component.Problem{Path: path, Msg: err.Error()}
-	var e *expr.Error
-	if errors.As(err, &e) {
-		p.Offset = at + e.Offset
-	}
-	return component.Problems{p}
-}

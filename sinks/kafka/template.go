@@ -36,7 +36,9 @@ func parseTemplate(path, text string, schema *arrow.Schema) (template, component
 			}
 			e, err := expr.Compile(text[i+1:i+1+end], schema)
 			if err != nil {
-				return t, exprProblem(path, err, i+1)
+				p := expr.Problem(path, err)
+				p.Offset += i + 1
+				return t, component.Problems{p}
 			}
 			t.texts = append(t.texts, plain.String())
 			t.exprs = append(t.exprs, e)

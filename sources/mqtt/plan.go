@@ -126,8 +126,8 @@ func checkBroker(cfg Config, bad func(path, format string, args ...any)) {
 	case !secure(u) && cfg.TLS != component.ClientTLS{}:
 		bad("tls", "broker %s is without TLS: write mqtts:// or wss://", cfg.Broker)
 	}
-	if (cfg.TLS.Cert == "") != (cfg.TLS.Key == "") {
-		bad("tls", "cert and key belong together: write both or none")
+	for _, p := range cfg.TLS.Check("tls") {
+		bad(p.Path, "%s", p.Msg)
 	}
 	if cfg.Version == version3 && cfg.Password != "" && cfg.User == "" {
 		bad("user", "version 3.1.1 has no password without a user")
