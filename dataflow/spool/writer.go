@@ -1,7 +1,6 @@
 package spool
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
@@ -139,19 +138,13 @@ func (w *Writer) Cut(e dataflow.Epoch) (dataflow.Pending, error) {
 	f, from, rows, bytes := w.f, w.name, w.rows, w.bytes
 	w.f, w.rows = nil, 0
 	to := fmt.Sprintf("%020d-%d-%s%s", e, w.task, randomName(), suffix)
-	c := &cut{done: make(chan struct{})}
-	w.syncs.Go(func() {
-		c.err = dataflow.Guarded(func() error {
-			if err := w.keep(f, from, to); err != nil {
-				return classify(fmt.Errorf("sync staged rows: %w", err))
-			}
-			data, err := json.Marshal(part{File: to, Bytes: bytes})
-			c.part = dataflow.Part{Rows: rows, Bytes: bytes, Data: data}
-			return err
-		})
-		close(c.done)
-	})
-	return c, nil
+	return dataflow.GoPart(&w.syncs, func() (dataflow.Part, error) {
+		if err := w.keep(f, from, to); err != nil {
+			return dataflow.Part{}, classify(fmt.Errorf("sync staged rows: %w", err))
+		}
+		data, err := json.Marshal(part{File: to, Bytes: bytes})
+		return dataflow.Part{Rows: rows, Bytes: bytes, Data: data}, err
+	}), nil
 }
 
 // keep makes a file durable under its name.
@@ -174,22 +167,6 @@ func (w *Writer) Close() error {
 	err := errors.Join(w.f.Close(), w.fs.Remove(w.path(w.name)))
 	w.f, w.rows = nil, 0
 	return err
-}
-
-// cut is a dataflow.Pending.
-type cut struct {
-	done chan struct{}
-	part dataflow.Part
-	err  error
-}
-
-func (c *cut) Part(ctx context.Context) (dataflow.Part, error) {
-	select {
-	case <-c.done:
-		return c.part, c.err
-	case <-ctx.Done():
-		return dataflow.Part{}, ctx.Err()
-	}
 }
 
 // classify marks what no retry heals, and a full disk as something that time heals.

@@ -123,16 +123,9 @@ func (w *writer) Prepare(context.Context, dataflow.Epoch) (dataflow.Pending, err
 	if len(w.full) == 0 {
 		return nil, nil
 	}
-	c := &cut{files: w.full, done: make(chan struct{})}
+	files := w.full
 	w.full = nil
-	w.syncs.Go(func() {
-		c.err = dataflow.Guarded(func() (err error) {
-			c.part, err = w.sync(c.files)
-			return err
-		})
-		close(c.done)
-	})
-	return c, nil
+	return dataflow.GoPart(&w.syncs, func() (dataflow.Part, error) { return w.sync(files) }), nil
 }
 
 // sync makes files durable, names included, and describes them. They are
@@ -157,23 +150,6 @@ func (w *writer) sync(files []*staged) (dataflow.Part, error) {
 	return dataflow.Part{Rows: rows, Data: data}, err
 }
 
-// cut is a dataflow.Pending.
-type cut struct {
-	files []*staged
-	done  chan struct{}
-	part  dataflow.Part
-	err   error
-}
-
-func (c *cut) Part(ctx context.Context) (dataflow.Part, error) {
-	select {
-	case <-c.done:
-		return c.part, c.err
-	case <-ctx.Done():
-		return dataflow.Part{}, ctx.Err()
-	}
-}
-
 // Close implements dataflow.Writer. Files that were never cut are deleted: no
 // part names them. Those of a cut stay, since a manifest may.
 func (w *writer) Close() error {
@@ -190,7 +166,4 @@ func (w *writer) Close() error {
 	return errors.Join(errs...)
 }
 
-var (
-	_ dataflow.Writer  = (*writer)(nil)
-	_ dataflow.Pending = (*cut)(nil)
-)
+var _ dataflow.Writer = (*writer)(nil)

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"syscall"
 
-	"frazil/state"
-
 	"frazil/dataflow/failpoint"
+	"frazil/state"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )

@@ -6,9 +6,8 @@ import (
 	"os"
 	"slices"
 
-	"frazil/state"
-
 	"frazil/dataflow/failpoint"
+	"frazil/state"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
