@@ -30,6 +30,9 @@ func TestTheModelImportsTheStandardLibraryOnly(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
 		ast, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
