@@ -301,6 +301,65 @@ func TestASplitThatWasIdleIsIdleAgainBehindAReplay(t *testing.T) {
 	stampsBehind(t, seen)
 }
 
+// I8: what the clock decided about a split is repeated also where the first target that a
+// replay goes up to had nothing of that split: with a union of two sources the table of
+// one of them is passed before the other is read at all.
+func TestDecisionsAreRepeatedWhereTheFirstStretchHasNothingOfTheSplit(t *testing.T) {
+	const floor = dataflow.Time(1_800_000_000_000_000)
+	at := func(splits map[dataflow.Split]int64, clock ...dataflow.ClockDecision) dataflow.Committed {
+		c := dataflow.Committed{Positions: dataflow.Positions{}, Start: dataflow.Positions{}, ClockComplete: true, Clock: clock, Plan: "f1", Watermarks: map[string]dataflow.Time{"src": dataflow.MinTime}}
+		for s, n := range splits {
+			c.Positions.Set("src", s, seqPos(n))
+			c.Start.Set("src", s, seqPos(0))
+		}
+		return c
+	}
+	first := &memTarget{held: at(map[dataflow.Split]int64{"0": 10})}
+	second := &memTarget{held: at(map[dataflow.Split]int64{"0": 20, "1": 20}, dataflow.ClockDecision{Source: "src", Split: "1", Pos: 5, Floor: floor})}
+	var mu sync.Mutex
+	stamped := map[int64]int64{} // of split 1, by its number
+	op := &stampsOp{note: func(n, stamp int64) { mu.Lock(); stamped[n-1_000_000] = stamp; mu.Unlock() }}
+	src := seqStep(2, 30, 1, nil)
+	g := &Graph{Name: "p", Parallelism: 1, Sources: []*Source{src}}
+	g.Operators = []*Operator{{
+		Name: "stamps", Component: "stamps", Inputs: []PortRef{{"src", 0}},
+		New: func(_ context.Context, env *dataflow.Env) (dataflow.Operator, error) { op.env = env; return op, nil },
+	}, countStep(PortRef{"stamps", 0})} // keeps state, so it is replayed
+	g.Operators[0].Plan.Ports = []dataflow.Port{{Stream: src.Out()}}
+	g.Sinks = []*Sink{first.sink("first", PortRef{"count", 0}), second.sink("second", PortRef{"count", 0})}
+	if _, err := runJob(t, g, t.TempDir(), nil); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for n := range int64(30) {
+		if got, want := stamped[n] >= int64(floor), n >= 5; got != want {
+			t.Errorf("row %d of split 1 is stamped with %d; the recorded floor %d applies from row 5 on", n, stamped[n], floor)
+		}
+	}
+}
+
+// stampsOp tells the stamps of the rows that pass, by their numbers.
+type stampsOp struct {
+	env  *dataflow.Env
+	note func(n, stamp int64)
+}
+
+func (o *stampsOp) Close() error { return nil }
+func (o *stampsOp) OnWatermark(context.Context, dataflow.Time, dataflow.Emitter) error {
+	return nil
+}
+func (o *stampsOp) Process(ctx context.Context, _ int, b arrow.RecordBatch, out dataflow.Emitter) error {
+	ns := b.Column(2).(*array.Int64)
+	stamps := b.Column(dataflow.Column(b.Schema(), dataflow.SysStamp)).(*array.Int64)
+	for i := range int(b.NumRows()) {
+		o.note(ns.Value(i), stamps.Value(i))
+	}
+	o.env.Fates.Passed.Add(b.NumRows())
+	b.Retain()
+	return out.Emit(ctx, 0, b)
+}
+
 // storedWatermark is that of the last epoch: rows behind it, which a stopping
 // run still passes on, are no part of it.
 func storedWatermark(t *testing.T, dir string) dataflow.Time {

@@ -490,9 +490,7 @@ func (c *coordinator) assignNext() {
 					continue
 				}
 			}
-			if c.replay == 0 {
-				a.replay = c.decisionsFor(name, sp)
-			}
+			a.replay = c.decisionsFor(name, sp)
 			k := &cmds[i%len(s.tasks)]
 			k.assign = append(k.assign, a)
 		}

@@ -98,7 +98,8 @@ type command struct {
 	end         bool
 }
 
-// assignment adds a split with its clock, or continues a known one.
+// assignment adds a split with its clock and the decisions that it is to repeat, or
+// continues a known one.
 type assignment struct {
 	dataflow.SplitAt
 	state  checkpoint.SplitState
@@ -251,7 +252,7 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 		if k == nil {
 			k = &splitClock{
 				split: a.Split, id: t.env.Splits.ID(t.src.Name, a.Split), pos: a.From,
-				maxTime: a.state.MaxTime, floor: a.state.Floor, status: a.state.Status,
+				maxTime: a.state.MaxTime, floor: a.state.Floor, status: a.state.Status, replay: a.replay,
 			}
 			if t.src.EventTime != nil {
 				k.bound = t.src.EventTime.OutOfOrderness
@@ -268,7 +269,6 @@ func (t *sourceTask) assign(ctx context.Context, c command) error {
 			k.status = checkpoint.Live // decisions of the clock are repeated, not made
 		}
 		k.atUntil, k.ended, k.paused = false, false, false
-		k.replay = append(k.replay, a.replay...)
 		k.caught = time.Time{}
 		a.From = k.pos
 		at = append(at, a.SplitAt)
