@@ -39,7 +39,7 @@ var fieldDocs = map[string]string{
 	"frazil/dataflow/ingest.Config.Ack":                      "When a producer is answered: wal (its records are synced to the write-ahead log) or commit (they are in every table). Default: wal.",
 	"frazil/dataflow/ingest.Config.Buffer":                   "High-water mark of what is accepted and not yet committed: over it, new records are refused until a commit makes room.",
 	"frazil/dataflow/ingest.Config.Idempotency":              "How long the keys of retries are remembered.",
-	"frazil/dataflow/ingest.IdempotencyConfig.Keep":          "A retry that comes within this time after the first answer is recognised and answered alike. Default: 1h.",
+	"frazil/dataflow/ingest.IdempotencyConfig.Keep":          "A retry that comes within this time after the first answer is recognised and answered alike. Time in which the program does not run is not counted, nor is it when the clock is set. Default: 1h.",
 	"frazil/dataflow/ingest.IdempotencyConfig.Keys":          "How many requests are remembered at most, some 50 bytes of disk and 2 of memory each; over it the oldest are forgotten before their time, which is counted and logged. Default: 4000000.",
 	"frazil/operators.AlignedWindows.Cumulative":             "Cumulative windows begin together once per size and end one step apart, so that each holds the one before.",
 	"frazil/operators.AlignedWindows.Hopping":                "Hopping windows have one size and begin once per slide, so that a row is in several.",

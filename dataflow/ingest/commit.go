@@ -55,7 +55,7 @@ func (s *Stream) keep(g *group) (first uint64, err error) {
 			if err := failpoint.Hit(failpoint.IngestDurable); err != nil {
 				return err
 			}
-			return s.remember(g.notes, first, first+g.records, g.arrived.UnixMicro())
+			return s.remember(g.notes, first, first+g.records)
 		})
 		if err != nil {
 			err = s.breaks(err)

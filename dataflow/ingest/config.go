@@ -37,7 +37,8 @@ type BufferConfig struct {
 // IdempotencyConfig bounds what is remembered of retries.
 type IdempotencyConfig struct {
 	// A retry that comes within this time after the first answer is recognised
-	// and answered alike. Default: 1h.
+	// and answered alike. Time in which the program does not run is not counted, nor
+	// is it when the clock is set. Default: 1h.
 	Keep component.Duration `yaml:"keep"`
 	// How many requests are remembered at most, some 50 bytes of disk and 2 of memory
 	// each; over it the oldest are forgotten before their time, which is counted and

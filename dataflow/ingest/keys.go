@@ -130,14 +130,14 @@ func (s *Stream) window(producer wal.Key) (*window, error) {
 // remember puts what is known of requests, the first of whose records is first,
 // where retries are looked up. next is behind the last record. It is called in the
 // order of the records, when they are durable.
-func (s *Stream) remember(notes []note, first, next uint64, arrived int64) error {
+func (s *Stream) remember(notes []note, first, next uint64) error {
 	if len(notes) == 0 {
 		return nil
 	}
 	entries := make([]wal.KeyEntry, 0, len(notes))
 	var seen map[wal.Key]*window
 	for _, n := range notes {
-		e := wal.KeyEntry{Key: n.key, Digest: n.digest, First: first + n.at, Arrived: arrived, Accepted: uint32(n.accepted)}
+		e := wal.KeyEntry{Key: n.key, Digest: n.digest, First: first + n.at, Accepted: uint32(n.accepted)}
 		var err error
 		if e.More, err = encodeRejected(n.rejected); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (s *Stream) remember(notes []note, first, next uint64, arrived int64) error
 		entries = append(entries, e)
 	}
 	for producer, w := range seen {
-		entries = append(entries, wal.KeyEntry{Key: producer, Arrived: arrived, More: w.encode()})
+		entries = append(entries, wal.KeyEntry{Key: producer, More: w.encode()})
 	}
 	due := s.keys.Put(next, entries...)
 	s.mu.Lock()
@@ -252,5 +252,5 @@ func (s *Stream) restore(f wal.Frame) error {
 	if len(body.notes) == 0 || f.First+body.notes[len(body.notes)-1].at < s.keys.Saved() {
 		return nil
 	}
-	return s.remember(body.notes, f.First, f.Next(), f.Arrived)
+	return s.remember(body.notes, f.First, f.Next())
 }

@@ -23,7 +23,8 @@ type KeyEntry struct {
 	Key
 	// Digest and First are the owner's: what the request held, and its first record.
 	Digest, First uint64
-	// Arrived is when, in microseconds since 1970: what Keep counts from.
+	// Arrived is when it was Put, in microseconds of the clock of Keys: what Keep counts
+	// from.
 	Arrived  int64
 	Accepted uint32
 	// More is what else the owner keeps; nil for most.
@@ -34,7 +35,8 @@ type KeyEntry struct {
 type KeysOptions struct {
 	// FS is the file system; default: the machine's.
 	FS vfs.FS
-	// Keep is how long an entry is found after it arrived.
+	// Keep is how long an entry is found after it was Put, of the time in which Keys is
+	// open: neither a clock that is set nor a process that is down makes an entry older.
 	Keep time.Duration
 	// Max is how many entries are kept on the disk; over it the oldest are forgotten
 	// before their time, counted, in runs of many. Default: no bound.
@@ -55,6 +57,10 @@ type KeysOptions struct {
 type Keys struct {
 	dir string
 	o   KeysOptions
+	// opened is when, and since what the clock of Keys showed then: the newest time that
+	// stands in a run, since when nobody has counted.
+	opened time.Time
+	since  int64
 
 	// io is held by who writes runs.
 	io sync.Mutex
@@ -121,8 +127,27 @@ func OpenKeys(dir string, o KeysOptions) (*Keys, error) {
 		}
 		k.mu.runs, k.mu.saved = append(k.mu.runs, r), n.upTo
 	}
+	k.opened = o.Now()
+	if k.since = k.newest(); k.since == 0 {
+		k.since = k.opened.UnixMicro()
+	}
 	return k, nil
 }
+
+// newest is the newest time that stands in a run, 0 without one.
+func (k *Keys) newest() int64 {
+	var out int64
+	for _, r := range k.mu.runs {
+		out = max(out, r.newest)
+	}
+	return out
+}
+
+// now is the clock of Keys.
+func (k *Keys) now() int64 { return k.since + k.o.Now().Sub(k.opened).Microseconds() }
+
+// oldest is what has just not expired.
+func (k *Keys) oldest() int64 { return k.now() - k.o.Keep.Microseconds() }
 
 // Saved is the sequence number below which all entries are in runs: those of
 // records from there on must be Put again after a restart.
@@ -133,11 +158,14 @@ func (k *Keys) Saved() uint64 {
 }
 
 // Put remembers entries of one append, in the order of their records; next is the
-// sequence number behind it. due says that it is time for a Save.
+// sequence number behind it, and sets when they arrived. due says that it is time for a
+// Save.
 func (k *Keys) Put(next uint64, entries ...KeyEntry) (due bool) {
+	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range entries {
+		e.Arrived = now
 		k.mu.bytes += len(e.More) - len(k.mu.young[e.Key].More)
 		k.mu.young[e.Key] = e
 	}
@@ -155,7 +183,7 @@ func (k *Keys) Forget(key Key) {
 
 // Find returns what was put last under a key within the time that is kept.
 func (k *Keys) Find(key Key) (e KeyEntry, ok bool, err error) {
-	since := k.o.Now().Add(-k.o.Keep).UnixMicro()
+	since := k.oldest()
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if e, ok = k.mu.young[key]; !ok {
@@ -244,7 +272,7 @@ func (k *Keys) expire() error {
 		}
 	}
 	k.leftover = nil
-	since := k.o.Now().Add(-k.o.Keep).UnixMicro()
+	since := k.oldest()
 	for {
 		k.mu.Lock()
 		total := 0
@@ -297,7 +325,7 @@ func (k *Keys) merge() error {
 }
 
 func (k *Keys) mergeRuns(old []*keyRun) (*keyRun, error) {
-	since := k.o.Now().Add(-k.o.Keep).UnixMicro()
+	since := k.oldest()
 	newest := map[Key]int{}
 	var all []KeyEntry
 	for _, r := range old {

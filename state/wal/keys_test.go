@@ -24,14 +24,14 @@ type keysModel struct {
 	o    KeysOptions
 	k    *Keys
 	now  time.Time
-	all  map[string]KeyEntry
+	all  map[Key]KeyEntry
 	next uint64
 	// unsaved is what the frames of a log would bring again.
 	unsaved []KeyEntry
 }
 
 func newKeysModel(t *testing.T, max int) *keysModel {
-	m := &keysModel{t: t, fs: vfs.NewMem(), now: time.Unix(1_000_000, 0), all: map[string]KeyEntry{}, next: 1}
+	m := &keysModel{t: t, fs: vfs.NewMem(), now: time.Unix(1_000_000, 0), all: map[Key]KeyEntry{}, next: 1}
 	must(t, m.fs.MkdirAll("w", 0o755))
 	m.o = KeysOptions{FS: m.fs, Keep: time.Hour, Max: max, Now: func() time.Time { return m.now }}
 	m.open()
@@ -50,27 +50,37 @@ func (m *keysModel) open() {
 	var err error
 	m.k, err = OpenKeys("w", m.o)
 	must(m.t, err)
-	for _, e := range m.unsaved {
+	for i, e := range m.unsaved {
 		if e.First >= m.k.Saved() {
 			m.k.Put(e.First+uint64(e.Accepted), e)
+			m.arrived(&m.unsaved[i])
 		}
 	}
 }
 
+// arrived notes that e was Put just now.
+func (m *keysModel) arrived(e *KeyEntry) {
+	e.Arrived = m.k.now()
+	if last, ok := m.all[e.Key]; !ok || last.First <= e.First {
+		m.all[e.Key] = *e
+	}
+}
+
 func (m *keysModel) put(name string, more []byte) {
-	e := KeyEntry{Key: keyOf(name), Digest: m.next * 7, First: m.next, Arrived: m.now.UnixMicro(), Accepted: uint32(m.next%3) + 1, More: more}
+	e := KeyEntry{Key: keyOf(name), Digest: m.next * 7, First: m.next, Accepted: uint32(m.next%3) + 1, More: more}
 	m.next += uint64(e.Accepted)
-	m.all[name] = e
+	due := m.k.Put(m.next, e)
+	m.arrived(&e)
 	m.unsaved = append(m.unsaved, e)
-	if m.k.Put(m.next, e) {
+	if due {
 		must(m.t, m.k.Save())
 	}
 }
 
 func (m *keysModel) check(name string) {
 	m.t.Helper()
-	want, known := m.all[name]
-	known = known && want.Arrived >= m.now.Add(-time.Hour).UnixMicro()
+	want, known := m.all[keyOf(name)]
+	known = known && want.Arrived >= m.k.now()-time.Hour.Microseconds()
 	got, ok, err := m.k.Find(keyOf(name))
 	must(m.t, err)
 	if ok != known {
@@ -110,6 +120,33 @@ func TestKeysAreFoundAfterSavesMergesAndRestarts(t *testing.T) {
 	}
 	if n := len(m.k.mu.runs); n > 3*keyRunFan {
 		t.Fatalf("%d runs: they are not merged or not removed", n)
+	}
+	must(t, m.k.Close())
+}
+
+// Only the time in which keys are kept counts: a machine that was down for a day, or whose
+// clock was a day behind, has forgotten none.
+func TestKeysGrowOldOnlyWhileTheyAreOpen(t *testing.T) {
+	m := newKeysModel(t, 0)
+	found := func(what string, want bool) {
+		t.Helper()
+		if _, ok, err := m.k.Find(keyOf("a")); err != nil || ok != want {
+			t.Fatalf("%s: found %v, %v, want %v", what, ok, err, want)
+		}
+	}
+	for _, away := range []time.Duration{0, 24 * time.Hour, -48 * time.Hour} {
+		m.put("a", nil)
+		if away != 0 {
+			must(t, m.k.Save())
+		}
+		m.now = m.now.Add(59 * time.Minute)
+		found("59 minutes later", true)
+		must(t, m.k.Close())
+		m.now = m.now.Add(away)
+		m.open()
+		found("opened again", true)
+		m.now = m.now.Add(61 * time.Minute)
+		found("61 minutes later", false)
 	}
 	must(t, m.k.Close())
 }
