@@ -40,6 +40,8 @@ var layers = []struct {
 	{"dataflow/codec/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec/..."}, "codecs turn bytes into columns and know nothing else"},
 	{"dataflow/ingest/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/state/wal", "frazil/dataflow/ingest/..."}, "what push sources share knows contracts and the log"},
 	{"dataflow/brokers/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component"}, "what both Kafka components share knows contracts"},
+	{"dataflow/registry/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component"}, "the client of schema registries knows contracts"},
+	{"dataflow/webhooks/...", "frazil/...", nil, "signatures know no contracts"},
 	{"dataflow/spool/...", "frazil/...", []string{"frazil/dataflow", "frazil/state"}, "what sinks stage on this machine knows contracts"},
 	{"dataflow/checkpoint/...", "frazil/...", []string{"frazil/dataflow", "frazil/state", "frazil/dataflow/checkpoint/..."}, "the protocol is pure"},
 	{"dataflow/engine/...", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/checkpoint/...", "frazil/dataflow/engine/...", "frazil/state/..."}, "the engine runs graphs and knows no component"},
@@ -47,7 +49,7 @@ var layers = []struct {
 	{"operators", "frazil/...", contracts, "components meet only in pipelines/std"},
 	{"sources/...", "frazil/...", contracts, "components meet only in pipelines/std"},
 	{"sinks/...", "frazil/...", contracts, "components meet only in pipelines/std"},
-	{"pipelines", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/engine", "frazil/dataflow/checkpoint", "frazil/pipelines/rehearsal", "frazil/state"}, "pipelines finds components by name"},
+	{"pipelines", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/registry", "frazil/dataflow/engine", "frazil/dataflow/checkpoint", "frazil/pipelines/rehearsal", "frazil/state"}, "pipelines finds components by name"},
 	{"pipelines/rehearsal", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/engine", "frazil/dataflow/checkpoint", "frazil/state"}, "a rehearsal plays graphs and knows no component"},
 	{"pipelines/filetest", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/engine", "frazil/pipelines", "frazil/pipelines/rehearsal"}, "tests of files are played by a rehearsal"},
 	{"pipelines/std", "frazil/dataflow/...", nil, "the list of components is a list and nothing else"},
@@ -67,7 +69,7 @@ var layers = []struct {
 	{"...", "github.com/goccy/go-yaml/...", nil, "YAML is read in one place"},
 }
 
-var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/ingest", "frazil/dataflow/spool", "frazil/dataflow/brokers", "frazil/operators/expr/...", "frazil/state"}
+var contracts = []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/ingest", "frazil/dataflow/spool", "frazil/dataflow/brokers", "frazil/dataflow/webhooks", "frazil/operators/expr/...", "frazil/state"}
 
 // everywhere may be imported by all: it is nothing in a release, and imports nothing.
 const everywhere = "frazil/dataflow/failpoint"
@@ -77,7 +79,7 @@ var homes = map[string][]string{
 	"testing":                           {"dataflow/flowtest/...", "test/..."},
 	"frazil/dataflow/flowtest/...":      {"dataflow/flowtest/...", "test/..."},
 	"github.com/cockroachdb/pebble/...": {"state/...", "test/..."},
-	"github.com/twmb/franz-go/...":      {"dataflow/brokers", "sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "dataflow/flowtest/rig/...", "test/..."},
+	"github.com/twmb/franz-go/...":      {"dataflow/brokers", "dataflow/registry", "sources/kafka/...", "sinks/kafka/...", "examples/kafka/...", "dataflow/flowtest/rig/...", "test/..."},
 	"github.com/eclipse/...":            {"sources/mqtt/...", "sinks/mqtt/...", "examples/mqtt/..."},
 	"github.com/apache/iceberg-go/...":  {"sinks/iceberg/...", "sources/iceberg/..."},
 	"modernc.org/sqlite/...":            {"sinks/iceberg/..."},

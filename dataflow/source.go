@@ -208,6 +208,13 @@ type Pauser interface {
 	Resume(splits ...Split)
 }
 
+// Troubled is an optional ability of a Source: it says in words what keeps it from
+// reading now, one thing each, as a registry that cannot be reached. It turns health
+// red. It is called from any goroutine.
+type Troubled interface {
+	Trouble() []string
+}
+
 // Locator writes the place of a row for people: "fleet.ndjson:12". Without it
 // the number in SysPos is shown. It is called from any goroutine.
 type Locator interface {

@@ -14,6 +14,7 @@ import (
 
 	"frazil/dataflow/component"
 	"frazil/dataflow/engine"
+	"frazil/dataflow/registry"
 )
 
 // Problems are the mistakes in a file, each with its place, in the file's order.
@@ -252,8 +253,9 @@ type loader struct {
 	// placeholders are the paths of values that Options.Unset has given.
 	placeholders []string
 	// misnamed: what a step reads is not known, so neither is who is not read.
-	misnamed  bool
-	endpoints endpoints
+	misnamed   bool
+	endpoints  endpoints
+	registries map[string]*registry.Registry
 }
 
 // add reports a problem about n.

@@ -11,6 +11,7 @@ import (
 	"frazil/dataflow"
 	"frazil/dataflow/component"
 	"frazil/dataflow/engine"
+	"frazil/dataflow/registry"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -46,7 +47,40 @@ func (l *loader) planEnv(name string) component.PlanEnv {
 		}
 		return "", nil, false
 	}
+	env.Schemas = l.schemas
 	return env
+}
+
+// schemas opens a schema registry by the name of its connection, once for all steps.
+func (l *loader) schemas(name string) (dataflow.SchemaRegistry, error) {
+	if r := l.registries[name]; r != nil {
+		return r, nil
+	}
+	var known []string
+	for _, c := range l.connections {
+		if c.name == name && c.kind != "" && c.kind != registry.Kind {
+			return nil, fmt.Errorf("connection %q is no schema registry but %s", name, c.kind)
+		}
+		if c.kind != registry.Kind {
+			continue
+		}
+		known = append(known, c.name)
+		if cfg, ok := c.cfg.(*registry.Config); ok && c.name == name {
+			r, err := registry.New(*cfg, l.dir)
+			if err != nil {
+				return nil, err
+			}
+			if l.registries == nil {
+				l.registries = map[string]*registry.Registry{}
+			}
+			l.registries[name] = r
+			return r, nil
+		}
+	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("there is no connection %q: write connections: {%s: {%s: {url: ...}}}", name, name, registry.Kind)
+	}
+	return nil, fmt.Errorf("there is no schema registry %q%s; known: %s", name, component.DidYouMean(name, known), component.Names(known))
 }
 
 // planProblem places what a component's plan says: paths are relative to its
@@ -145,7 +179,11 @@ func (l *loader) planSource(s *step) *engine.Source {
 	in := component.SourceIn{PlanEnv: l.planEnv(s.name)}
 	out := &engine.Source{Name: s.name, Component: s.info.Name}
 	if s.decode != nil {
-		schema, err := s.decode.ArrowSchema()
+		var schema *arrow.Schema
+		err := s.decode.Bind(l.dir, l.schemas)
+		if err == nil {
+			schema, err = s.decode.ArrowSchema()
+		}
 		if err != nil {
 			l.problems = append(l.problems, s.node.Get("decode").LocateAll(err)...)
 			return out
@@ -153,6 +191,10 @@ func (l *loader) planSource(s *step) *engine.Source {
 		in.Decoded, in.ByTopic = schema, s.decode.NeedsTopic()
 		cfg := *s.decode
 		out.NewDecoder = func() (dataflow.Decoder, error) { return cfg.New(memory.DefaultAllocator) }
+		if cfg.BySchema() {
+			byHand := rowConfig(schema)
+			out.NewTestDecoder = func() (dataflow.Decoder, error) { return byHand.New(memory.DefaultAllocator) }
+		}
 	}
 	plan, err := spec.Plan(in, s.cfg)
 	if err != nil {
@@ -161,6 +203,10 @@ func (l *loader) planSource(s *step) *engine.Source {
 	}
 	if in.ByTopic && !plan.Topics {
 		l.problems = append(l.problems, s.node.Get("decode").LocateAll(component.Badf("", "this format reads payloads together with their topics, and %s has none: it is for mqtt", s.info.Name))...)
+		return out
+	}
+	if s.decode != nil && s.decode.Waits() && !plan.Waits {
+		l.problems = append(l.problems, s.node.Get("decode").LocateAll(component.Badf("", "payloads with the head of a registry's format can be read from kafka, and not from %s: leave registry out, and write schema_file", s.info.Name))...)
 		return out
 	}
 	l.claim(s, plan)
@@ -187,7 +233,7 @@ func (l *loader) planSource(s *step) *engine.Source {
 		}
 	}
 	s.planned = &planned{ports: out.Ports(), sources: map[string]*engine.Source{s.name: out},
-		fingerprint: fingerprint(s.info, s.cfg, s.decode, s.eventTime.printed())}
+		fingerprint: fingerprint(s.info, s.cfg, append([]any{s.decode, s.eventTime.printed()}, s.columnsElsewhere(in.Decoded)...)...)}
 	if out.NotReplayable == "" && s.eventTime != nil && s.eventTime.ProcessingTime {
 		out.NotReplayable = "its rows get the time of the clock (processing_time)"
 	}
@@ -195,6 +241,15 @@ func (l *loader) planSource(s *step) *engine.Source {
 		s.planned.reasons = []reason{{step: s.name, why: out.NotReplayable}}
 	}
 	return out
+}
+
+// columnsElsewhere are the columns that no text of the file names: what depends on them
+// depends on the schema that gave them.
+func (s *step) columnsElsewhere(decoded *arrow.Schema) []any {
+	if s.decode == nil || !s.decode.BySchema() {
+		return nil
+	}
+	return []any{decoded.String()}
 }
 
 func (l *loader) planOperator(s *step) *engine.Operator {

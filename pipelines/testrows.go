@@ -74,6 +74,13 @@ func (t *testLoader) decoded(src *engine.Source) (int, []dataflow.FieldSpec) {
 		}
 		return len(src.Schema.Fields()), specs
 	}
+	if d.JSON == nil {
+		schema, err := d.ArrowSchema()
+		if err != nil {
+			return 0, nil // The step has this problem.
+		}
+		return schema.NumFields(), specsOf(rowConfig(schema).JSON)
+	}
 	n := len(d.JSON.Schema)
 	if d.JSON.Whole != "" {
 		n++

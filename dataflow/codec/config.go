@@ -17,6 +17,15 @@ import (
 type Config struct {
 	// JSON: each payload is one JSON document.
 	JSON *JSONConfig `yaml:"json" choose:"one"`
+	// Avro: each payload is one value in Avro's binary form, with or without the head of
+	// a schema registry.
+	Avro *AvroConfig `yaml:"avro" choose:"one"`
+	// JSONSchema: each payload is one JSON document, with or without the head of a schema
+	// registry, whose columns a JSON Schema tells.
+	JSONSchema *JSONSchemaConfig `yaml:"json_schema" choose:"one"`
+	// Protobuf: each payload is one message, with or without the head of a schema
+	// registry.
+	Protobuf *ProtobufConfig `yaml:"protobuf" choose:"one"`
 	// Raw: each payload is a value of one column, as it is.
 	Raw *RawConfig `yaml:"raw" choose:"one"`
 	// Text: each payload is a value of one column, a text in UTF-8.
@@ -41,7 +50,7 @@ func (c Config) chosen() (name string, f format, err error) {
 		set  bool
 		f    format
 	}{
-		{"json", c.JSON != nil, c.JSON}, {"raw", c.Raw != nil, c.Raw}, {"text", c.Text != nil, c.Text}, {"sparkplug", c.Sparkplug != nil, c.Sparkplug},
+		{"json", c.JSON != nil, c.JSON}, {"avro", c.Avro != nil, c.Avro}, {"json_schema", c.JSONSchema != nil, c.JSONSchema}, {"protobuf", c.Protobuf != nil, c.Protobuf}, {"raw", c.Raw != nil, c.Raw}, {"text", c.Text != nil, c.Text}, {"sparkplug", c.Sparkplug != nil, c.Sparkplug},
 	} {
 		if x.set {
 			name, f = x.name, x.f
@@ -50,7 +59,7 @@ func (c Config) chosen() (name string, f format, err error) {
 	}
 	switch len(names) {
 	case 0:
-		return "", nil, component.Badf("", "decode needs one format; known: json, raw, sparkplug, text")
+		return "", nil, component.Badf("", "decode needs one format; known: avro, json, json_schema, protobuf, raw, sparkplug, text")
 	case 1:
 		return name, f, nil
 	default:
@@ -70,6 +79,46 @@ func (c Config) Check() error {
 // NeedsTopic says whether the format reads payloads together with their topics:
 // its decoder is a dataflow.TopicDecoder.
 func (c Config) NeedsTopic() bool { return c.Sparkplug != nil }
+
+// bySchema is a format whose columns come from a schema.
+func (c Config) bySchema() (name string, s *SchemaConfig, kind string) {
+	switch {
+	case c.Avro != nil:
+		return "avro", &c.Avro.SchemaConfig, dataflow.SchemaAvro
+	case c.JSONSchema != nil:
+		return "json_schema", &c.JSONSchema.SchemaConfig, dataflow.SchemaJSON
+	case c.Protobuf != nil:
+		return "protobuf", &c.Protobuf.SchemaConfig, dataflow.SchemaProtobuf
+	}
+	return "", nil, ""
+}
+
+// Bind gets the schema of a format that has one: from its file, relative to dir, or of
+// a registry, which is asked. It is called once, before ArrowSchema. Problems are as
+// those of Check.
+func (c Config) Bind(dir string, open dataflow.SchemaRegistries) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	name, s, kind := c.bySchema()
+	if s == nil {
+		return nil
+	}
+	return under(name, s.bind(dir, kind, open))
+}
+
+// BySchema says whether the columns come from a schema outside the block.
+func (c Config) BySchema() bool {
+	_, s, _ := c.bySchema()
+	return s != nil
+}
+
+// Waits says whether decoders may have to wait for a registry: they are
+// dataflow.WaitingDecoders, and the source must let them.
+func (c Config) Waits() bool {
+	_, s, _ := c.bySchema()
+	return s != nil && s.Registry != ""
+}
 
 // ArrowSchema returns the columns that decoding gives.
 func (c Config) ArrowSchema() (*arrow.Schema, error) {

@@ -361,7 +361,7 @@ func TestConfigProblemsNameTheirPath(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{}, "decode needs one format; known: json, raw, sparkplug, text"},
+		{Config{}, "decode needs one format; known: avro, json, json_schema, protobuf, raw, sparkplug, text"},
 		{Config{JSON: &JSONConfig{}}, "json.schema: the columns are not declared: write schema: {name: type, ...}, or whole: COLUMN to keep documents as they are"},
 		{Config{JSON: &JSONConfig{Schema: types("ts", "timestamptz(h)")}}, `json.schema.ts: type "timestamptz(h)": unit "h" of timestamptz: expected s, ms, us or ns`},
 		{Config{JSON: &JSONConfig{Schema: types("_ts", "date")}}, `json.schema._ts: column "_ts": names beginning with "_" are reserved`},

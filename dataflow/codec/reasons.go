@@ -24,4 +24,17 @@ const (
 	ReasonMissingRequired = "missing_required"
 	// ReasonExtraField: a field outside the schema, under extra: bad.
 	ReasonExtraField = "extra_field"
+	// ReasonNotFramed: a payload without the head of a schema registry's format.
+	ReasonNotFramed = "not_framed"
+	// ReasonUnknownSchema: the registry has no schema of the payload's id.
+	ReasonUnknownSchema = "unknown_schema"
+	// ReasonIncompatibleSchema: what the schema that the payload was written with holds
+	// does not fit the columns.
+	ReasonIncompatibleSchema = "incompatible_schema"
+	// ReasonInvalidAvro: bytes that are no value of their schema of Avro.
+	ReasonInvalidAvro = "invalid_avro"
+	// ReasonInvalidProtobuf: bytes that are no message of Protobuf.
+	ReasonInvalidProtobuf = "invalid_protobuf"
+	// ReasonSchemaViolation: a document that its JSON Schema does not allow.
+	ReasonSchemaViolation = "schema_violation"
 )

@@ -29,6 +29,8 @@ type PlanEnv struct {
 	Resolve func(name string) (kind string, cfg any, ok bool)
 	// Connections lists the names, for error messages.
 	Connections []string
+	// Schemas opens schema registries. Planning opens none; who writes may.
+	Schemas dataflow.SchemaRegistries
 }
 
 // SourceIn is what a source plans on.
@@ -56,6 +58,8 @@ type SourcePlan struct {
 	// Pauses: the source is a dataflow.Pauser, so that event_time may bound how
 	// far its splits drift apart.
 	Pauses bool
+	// Waits: the source heeds a dataflow.WaitingDecoder.
+	Waits bool
 	// Topics: payloads come with topics, so that the decode block may need them.
 	Topics bool
 	// Target is where others send what the source takes, as people know it; two

@@ -52,6 +52,10 @@ type Source struct {
 	// NewRowDecoder decodes JSON objects with all columns of Schema, each in the form
 	// that the language gives its type; nil where NewDecoder is.
 	NewRowDecoder func() (dataflow.Decoder, error)
+	// NewTestDecoder decodes the payloads of tests in the file where those of the source
+	// are of a form that nobody writes by hand: JSON objects with their columns. nil:
+	// NewDecoder does.
+	NewTestDecoder func() (dataflow.Decoder, error)
 }
 
 // EventTime is the event_time block of a source.

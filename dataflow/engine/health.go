@@ -90,6 +90,9 @@ func (j *Job) sinkHealth(s Status, now time.Time, add func(step, code, format st
 		}
 	}
 	for step, src := range s.Sources {
+		for _, text := range slices.Compact(slices.Sorted(slices.Values(src.Trouble))) {
+			add(step, ProblemConnection, "source %s: %s", step, text)
+		}
 		if src.Held && j.behind(step, s) != "" {
 			add(step, ProblemSourceHeld, "source %s is not read on: %s", step, j.behind(step, s))
 		}

@@ -52,6 +52,8 @@ type SourceStatus struct {
 	Held bool
 	// Unwritten rows were read and are in no durable epoch yet.
 	Unwritten int64
+	// Trouble is what keeps it from reading, in its own words.
+	Trouble []string
 }
 
 // StepStatus is one keyed step, all its tasks together.
@@ -150,6 +152,9 @@ func (c *coordinator) refreshStatus() {
 			st.Read += t.rows.Load()
 			st.Watermark = min(st.Watermark, dataflow.Time(t.wmNow.Load()))
 			st.MaxTime = max(st.MaxTime, dataflow.Time(t.maxNow.Load()))
+			if in, ok := t.source.(dataflow.Troubled); ok {
+				st.Trouble = append(st.Trouble, in.Trouble()...)
+			}
 		}
 		st.Held = c.plant.backlog[name].Load()
 		st.Unwritten = max(0, c.base.Steps[name].In+st.Read-c.manifest.Ledger.Steps[name].In)

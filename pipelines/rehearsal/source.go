@@ -38,7 +38,7 @@ func position(i int) dataflow.Position { return dataflow.Position(fmt.Sprintf("%
 func newSource(env *dataflow.Env, w *world, plan *engine.Source) (*source, error) {
 	s := &source{env: env, plan: plan, w: w, bad: dataflow.NewBadRows(env), at: map[dataflow.Split]*reading{}, splits: w.piece.splits(plan.Name)}
 	var err error
-	if s.dec, s.meta, err = decoders(env, plan.Schema); err != nil {
+	if s.dec, s.meta, err = decoders(env, plan); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
@@ -49,10 +49,14 @@ func newSource(env *dataflow.Env, w *world, plan *engine.Source) (*source, error
 
 // decoders make the columns of a source: those of its decode block, and one of
 // JSON for what the source adds to them.
-func decoders(env *dataflow.Env, schema *arrow.Schema) (payload, meta dataflow.Decoder, err error) {
+func decoders(env *dataflow.Env, plan *engine.Source) (payload, meta dataflow.Decoder, err error) {
 	var known []arrow.Field
-	if env.NewDecoder != nil {
-		if payload, err = env.NewDecoder(); err != nil {
+	schema, newDecoder := plan.Schema, env.NewDecoder
+	if plan.NewTestDecoder != nil {
+		newDecoder = plan.NewTestDecoder
+	}
+	if newDecoder != nil {
+		if payload, err = newDecoder(); err != nil {
 			return nil, nil, err
 		}
 		known = payload.Schema().Fields()

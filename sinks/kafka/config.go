@@ -24,6 +24,9 @@ type Config struct {
 	// Value is an expression whose text or bytes are the record's value; null is no
 	// value (a tombstone). Default: a JSON object of all columns.
 	Value string `yaml:"value"`
+	// Encode writes all columns as the value in a schema of a registry. Default: a JSON
+	// object without one.
+	Encode *EncodeConfig `yaml:"encode"`
 	// Headers maps names of headers to expressions; one that is null is left out.
 	// Default: none.
 	Headers component.NamedExprs `yaml:"headers"`
@@ -115,6 +118,9 @@ Memory: the records of one commit that are under way to the brokers, at most an 
 func plan(in component.SinkIn, cfg Config) (component.SinkPlan, error) {
 	problems := check(cfg)
 	if _, more := newLayout(in.Input, cfg); len(more) > 0 {
+		problems = append(problems, more...)
+	}
+	if _, more := newEncoding(in, cfg); len(more) > 0 {
 		problems = append(problems, more...)
 	}
 	if len(problems) > 0 {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -32,6 +33,10 @@ type rows struct {
 	key, value, partition, timestamp *expr.Evaluator
 	// heads stand before the values of the JSON object: {"a": and ,"b":
 	heads [][]byte
+	// enc writes values in a schema; nil: as JSON objects. ctx is that of the Write at
+	// hand.
+	enc *encoding
+	ctx func() context.Context
 	// keys are the columns of a changelog's key.
 	keys     []int
 	keyHeads [][]byte
@@ -70,6 +75,9 @@ func newRows(env *dataflow.Env, in dataflow.Stream, l *layout, cfg Config, topic
 	}
 	return r
 }
+
+// encode makes values be written by enc, if there is one.
+func (r *rows) encode(enc *encoding, ctx func() context.Context) { r.enc, r.ctx = enc, ctx }
 
 // head is what stands before a member of a JSON object.
 func head(name string, first bool) []byte {
@@ -150,11 +158,20 @@ func (r *rows) done() {
 // record writes row i to buf.
 func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, error) {
 	n := len(r.topic)
+	var in *topicEncoding
 	key, value, partition, timestamp := r.made[n], r.made[n+1], r.made[n+2], r.made[n+3]
 	headers := r.made[n+4:]
 
 	if bad, err := r.topicOf(i); bad != nil || err != nil {
 		return bad, err
+	}
+	if r.enc != nil && puts {
+		var err error
+		if in = r.enc.byTopic[string(r.part)]; in == nil {
+			if in, err = r.enc.of(r.ctx(), string(r.part)); err != nil {
+				return nil, err
+			}
+		}
 	}
 	r.buf = binary.AppendUvarint(r.buf[:0], uint64(len(r.part)))
 	r.buf = append(r.buf, r.part...)
@@ -177,6 +194,13 @@ func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, err
 		r.buf = append(r.buf, 0)
 	case value != nil:
 		r.value1(value, i)
+	case in != nil:
+		if r.part = append(r.part[:0], in.head...); in.enc == nil {
+			r.part = r.object(r.part, b, i)
+		} else if r.part, bad = in.enc.Append(r.part, b, i); bad != nil {
+			return bad, nil
+		}
+		r.buf = appendBytes(r.buf, r.part, true)
 	default:
 		r.part = r.object(r.part[:0], b, i)
 		r.buf = appendBytes(r.buf, r.part, true)

@@ -27,7 +27,7 @@ type through struct {
 	err error // the first of a record that could not be sent
 }
 
-func newThrough(env *dataflow.Env, in component.SinkIn, l *layout, cfg Config) (dataflow.Writer, error) {
+func newThrough(env *dataflow.Env, in component.SinkIn, l *layout, enc *encoding, cfg Config) (dataflow.Writer, error) {
 	cl, err := newClient(env, cfg, append(producerOptions(cfg, env.Memory), kgo.ProducerLinger(cfg.Linger.D()))...)
 	if err != nil {
 		return nil, err
@@ -36,6 +36,7 @@ func newThrough(env *dataflow.Env, in component.SinkIn, l *layout, cfg Config) (
 	w.life, w.end = context.WithCancel(context.Background())
 	t := newTopics(env, cfg, cl)
 	w.rows = newRows(env, in.Input, l, cfg, func(name string) (bool, error) { return t.there(w.ctx, name) })
+	w.rows.encode(enc, func() context.Context { return w.ctx })
 	return w, nil
 }
 

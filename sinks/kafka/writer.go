@@ -20,13 +20,22 @@ type writer struct {
 	ctx context.Context
 }
 
-func newWriter(_ context.Context, env *dataflow.Env, in component.SinkIn, cfg Config) (dataflow.Writer, error) {
+func newWriter(ctx context.Context, env *dataflow.Env, in component.SinkIn, cfg Config) (dataflow.Writer, error) {
 	l, problems := newLayout(in.Input, cfg)
 	if problems = append(check(cfg), problems...); len(problems) > 0 {
 		return nil, problems
 	}
+	enc, problems := newEncoding(in, cfg)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	if enc != nil {
+		if err := enc.open(ctx, in, l); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Delivery == atLeastOnce {
-		return newThrough(env, in, l, cfg)
+		return newThrough(env, in, l, enc, cfg)
 	}
 	cl, err := newClient(env, cfg)
 	if err != nil {
@@ -35,6 +44,7 @@ func newWriter(_ context.Context, env *dataflow.Env, in component.SinkIn, cfg Co
 	w := &writer{client: cl}
 	t := newTopics(env, cfg, cl)
 	w.rows = newRows(env, in.Input, l, cfg, func(name string) (bool, error) { return t.there(w.ctx, name) })
+	w.rows.encode(enc, func() context.Context { return w.ctx })
 	if w.spool, err = spool.NewWriter(env); err != nil {
 		cl.Close()
 		return nil, err

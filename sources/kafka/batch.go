@@ -181,6 +181,9 @@ func (s *source) batch(sp *split, limit dataflow.PollLimit) (dataflow.Polled, er
 				atUntil = true
 				break
 			}
+			if !r.Attrs.IsControl() && s.lacks(sp, r) {
+				return s.polled(sp, false)
+			}
 			q.records = q.records[1:]
 			sp.pos.offset = r.Offset + 1
 			switch {

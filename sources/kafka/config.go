@@ -166,7 +166,7 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 	if len(problems) > 0 {
 		return component.SourcePlan{}, problems
 	}
-	return component.SourcePlan{Schema: arrow.NewSchema(fields, nil), Arrived: true, Pauses: true}, nil
+	return component.SourcePlan{Schema: arrow.NewSchema(fields, nil), Arrived: true, Pauses: true, Waits: true}, nil
 }
 
 // check finds what is wrong with a config by itself.

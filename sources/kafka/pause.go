@@ -12,8 +12,10 @@ func (s *source) Pause(splits ...dataflow.Split) {
 	defer s.poll.Unlock()
 	for _, name := range splits {
 		if sp := s.poll.byName[name]; sp != nil && !sp.paused {
+			if !sp.held() {
+				s.poll.buffered -= sp.queued()
+			}
 			sp.paused = true
-			s.poll.buffered -= sp.queued()
 		}
 	}
 }
@@ -28,12 +30,18 @@ func (s *source) Resume(splits ...dataflow.Split) {
 			continue
 		}
 		sp.paused, sp.end, sp.caughtUp, sp.stalled = false, -1, false, 0
+		if sp.held() {
+			continue
+		}
 		s.poll.buffered += sp.queued()
 		s.fetchAgain(sp)
 	}
 }
 
-// holdFetch keeps the client from fetching a paused split.
+// held: what waits in its queue does not count as the next thing to read.
+func (sp *split) held() bool { return sp.paused || sp.lack != nil }
+
+// holdFetch keeps the client from fetching a split that is held.
 func (s *source) holdFetch(sp *split) {
 	if !sp.unfetched {
 		sp.unfetched = true

@@ -36,6 +36,10 @@ type source struct {
 	closed sync.Once
 	wait   sync.WaitGroup
 
+	// waits is the decoder if it may need something from outside; see missing.go.
+	waits     dataflow.WaitingDecoder
+	trouble   troubles
+	woken     atomic.Bool // something that was missing is there
 	watch     watcher
 	interrupt atomic.Pointer[context.CancelFunc] // ends the fetch that Poll waits in
 
@@ -91,6 +95,8 @@ type split struct {
 	moved bool
 	// stalled counts looks at which records were there and did not come.
 	stalled int
+	// lack is what its next record waits for; nil: nothing.
+	lack *lack
 	// paused: nothing is said of it; unfetched: the client does not fetch it.
 	paused, unfetched bool
 }
@@ -151,6 +157,7 @@ func open(env *dataflow.Env, cfg Config, every time.Duration) (*source, error) {
 	s.admin = kadm.NewClient(s.client)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.poll.rows = newRows(env, cfg, dec)
+	s.waits, _ = dec.(dataflow.WaitingDecoder)
 	s.poll.byName = map[dataflow.Split]*split{}
 	s.watch.init(every)
 	s.wait.Add(1)
@@ -264,8 +271,12 @@ func (s *source) stop(sp *split) {
 
 // drop forgets the records that wait. They are left to the garbage collector.
 func (s *source) drop(sp *split) {
-	if !sp.paused {
+	if !sp.held() {
 		s.poll.buffered -= sp.queued()
+	}
+	if sp.lack != nil {
+		sp.lack.cancel()
+		sp.lack = nil
 	}
 	sp.queue, sp.next = nil, sp.pos.offset
 }
@@ -317,7 +328,7 @@ func (s *source) await(ctx context.Context) {
 	s.interrupt.Store(&cancel)
 	defer s.interrupt.Store(nil)
 	// An answer that came before the line above has interrupted nobody.
-	if s.watch.answers.waiting() {
+	if s.watch.answers.waiting() || s.woken.Swap(false) {
 		return
 	}
 	s.receive(s.client.PollFetches(ctx))
@@ -336,7 +347,7 @@ func (s *source) next(limit dataflow.PollLimit) (dataflow.Polled, error) {
 	for i := range n {
 		at := (s.poll.turn + i) % n
 		sp := s.poll.splits[at]
-		if sp.paused {
+		if sp.paused || !s.regained(sp) {
 			continue
 		}
 		if len(sp.queue) == 0 && sp.failed != nil {
@@ -406,7 +417,7 @@ func (s *source) enqueue(sp *split, id string, p *kgo.FetchPartition) {
 		sp.queue = append(sp.queue, f)
 		sp.next = p.Records[n-1].Offset + 1
 		sp.moved = true
-		if sp.paused {
+		if sp.held() {
 			s.holdFetch(sp)
 		} else {
 			s.poll.buffered += f.bytes
