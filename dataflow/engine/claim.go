@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"frazil/dataflow"
@@ -17,7 +18,9 @@ import (
 var errMoved = errors.New("another process committed before this one had claimed the targets")
 
 // claimers are the sinks whose targets take a claim, in the order in which every
-// process claims them. With one there is nothing to claim: its positions fence.
+// process claims them. With one there is nothing to claim, since its positions fence,
+// unless the state is behind it: what is made again goes by what the target was found to
+// hold, and only a claim is certain to see the newest.
 func (c *coordinator) claimers() []string {
 	var out []string
 	for name, k := range c.committer {
@@ -25,7 +28,7 @@ func (c *coordinator) claimers() []string {
 			out = append(out, name)
 		}
 	}
-	if len(out) < 2 {
+	if len(out) < 2 && len(c.rec.Replays) == 0 {
 		return nil
 	}
 	slices.Sort(out)
@@ -36,19 +39,20 @@ func (c *coordinator) claim() error {
 	return c.persist(func() error { return c.claimTargets(c.ctx) })
 }
 
-// claimFor claims all targets before an epoch with rows for some is written: had
-// another process committed meanwhile, a state that is already further could not
-// be resumed on what the targets hold.
+// claimFor claims all targets before an epoch with rows for some is written, or one of a
+// replay: had another process committed meanwhile, or a catalog told what a target held
+// some time ago, a state that is already further could not be resumed on what the
+// targets hold.
 func (c *coordinator) claimFor(targets []string) error {
-	if len(targets) == 0 {
+	if len(targets) == 0 && len(c.rec.Replays) == 0 {
 		return nil
 	}
 	return c.claimed()
 }
 
 // claimTargets makes this process the only one that may commit. It runs once an
-// attempt, before the first epoch that has something to commit, so that a run
-// without changes nothing. What the targets held when the attempt began must still
+// attempt, before the first epoch that has something to commit or belongs to a replay,
+// so that a run without changes nothing. What the targets held when the attempt began must still
 // be what they hold once they are claimed; from then on only this process moves
 // them.
 func (c *coordinator) claimTargets(ctx context.Context) error {
@@ -80,7 +84,7 @@ func (c *coordinator) claimTargets(ctx context.Context) error {
 		// Somebody else took this token for the first target: take a higher one.
 		c.j.claim = dataflow.Claim{}
 	}
-	for _, name := range sinks {
+	for _, name := range slices.Sorted(maps.Keys(c.committer)) {
 		held, err := c.committer[name].Committed(ctx)
 		if err != nil {
 			return fmt.Errorf("sink %s: %w", name, err)

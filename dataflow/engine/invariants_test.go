@@ -282,12 +282,14 @@ func TestASplitThatWasIdleIsIdleAgainBehindAReplay(t *testing.T) {
 		return g
 	}
 	// Split 1 has 50 rows, and the other one goes on.
-	runUntil(t, graph(1, 99_950, func(string) {}), t.TempDir(), 60)
+	_, last, _ := seqRow("1", 49)
+	runUntilEpoch(t, graph(1, 99_950, func(string) {}), t.TempDir(), func(m *checkpoint.Manifest) bool {
+		return m.Sources["src"].Watermark > dataflow.Time(last)
+	})
 	held, err := (memCommitter{target}).Committed(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, last, _ := seqRow("1", 49)
 	if held.Watermarks["src"] <= dataflow.Time(last) {
 		t.Fatalf("split 1 was not left behind: the watermark is %d, its last row %d", held.Watermarks["src"], last)
 	}

@@ -175,10 +175,16 @@ func TestALostOrOlderStateIsReplayedMuted(t *testing.T) {
 // runUntil stops the job after n epochs.
 func runUntil(t *testing.T, g *Graph, dir string, n int) {
 	t.Helper()
+	seen := 0
+	runUntilEpoch(t, g, dir, func(*checkpoint.Manifest) bool { seen++; return seen == n })
+}
+
+// runUntilEpoch stops the job behind the epoch that is the one.
+func runUntilEpoch(t *testing.T, g *Graph, dir string, is func(*checkpoint.Manifest) bool) {
+	t.Helper()
 	s := openStore(t, dir)
 	defer s.Close()
 	var j *Job
-	seen := 0
 	slow := g.Sources[0]
 	inner := slow.New
 	slow.New = func(ctx context.Context, env *dataflow.Env) (dataflow.Source, error) {
@@ -188,8 +194,8 @@ func runUntil(t *testing.T, g *Graph, dir string, n int) {
 		}
 		return src, err
 	}
-	j = NewJob(g, Options{Store: s, Every: 2 * time.Millisecond, Log: testLog(t), OnManifest: func(*checkpoint.Manifest) {
-		if seen++; seen == n {
+	j = NewJob(g, Options{Store: s, Every: 2 * time.Millisecond, Log: testLog(t), OnManifest: func(m *checkpoint.Manifest) {
+		if is(m) {
 			j.Stop()
 		}
 	}})

@@ -24,9 +24,7 @@
 //
 // What worlds leave out: a second process on a copy of the disk (world.Options.Second)
 // is off, since two processes whose clocks decided differently are told apart by their
-// watermarks alone. A process whose state is behind a table is told what the tables
-// hold, never what they held. And states of pipelines with a union are not set back
-// (world.Options.Back): some worlds fail then, see docs/reliability.md.
+// watermarks alone.
 //
 //	go test ./test/simulation                        a few seeds of each suite
 //	FRAZIL_SIMULATION=1 go test ./test/simulation    and engines that are broken

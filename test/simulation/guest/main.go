@@ -16,7 +16,6 @@ func main() {
 	flag.DurationVar(&o.For, "for", 0, "how long it lasts")
 	flag.BoolVar(&o.Days, "days", false, "few events, long times")
 	flag.BoolVar(&o.Second, "second", false, "start a second process now and then")
-	flag.BoolVar(&o.Back, "back", false, "set back and lose states of pipelines with a union too")
 	flag.StringVar(&o.Bug, "bug", "", "a planted bug")
 	flag.Parse()
 	o.Jump = jump

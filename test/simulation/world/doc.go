@@ -29,8 +29,6 @@ type Options struct {
 	Threads bool
 	// Second: sometimes a second process is started on a copy of the disk, and both go on.
 	Second bool
-	// Back: states of pipelines with a union are set back and lost too.
-	Back bool
 	// Bug plants one: see bugs.
 	Bug string
 	// Jump moves the wall clock, and nothing else, by d.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,9 +41,6 @@ type copied struct {
 // live lets the world pass, from its first process to the last.
 func (w *World) live() {
 	u := &operator{w: w, replayable: !w.plan.hasPush() && w.replayable()}
-	if slices.ContainsFunc(w.plan.streams, func(s *streamPlan) bool { return len(s.sources) > 1 }) && !w.o.Back {
-		u.replayable = false
-	}
 	for _, to := range w.pushes {
 		for _, p := range to.producers {
 			go w.produce(to, p)

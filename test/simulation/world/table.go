@@ -178,28 +178,12 @@ func (c committer) Committed(ctx context.Context) (dataflow.Committed, error) {
 		c.p.w.trace("look_errors", "%s", c.t.name)
 		return dataflow.Committed{}, errSimulated
 	}
-	if n := len(c.t.before); n > 0 && c.p.stale > 0 && !c.p.outrun() && c.p.w.chance(6) {
+	if n := len(c.t.before); n > 0 && c.p.stale > 0 && c.p.w.chance(6) {
 		c.p.stale--
 		c.p.w.trace("stale_reads", "%d %s", c.p.n, c.t.name)
 		return c.t.before[c.p.w.intn(n)], nil
 	}
 	return c.t.copy(), nil
-}
-
-// outrun says whether a table is further than the state of the process, so that it is
-// made again up to there. What a table held some time ago is not told then: the clock's
-// decisions that are missing in it would be made otherwise (see doc.go).
-func (p *process) outrun() bool {
-	for _, t := range p.w.tables {
-		for step, splits := range t.held.Positions {
-			for s, at := range splits {
-				if offset(at) > offset(p.line.positions.Get(step, s)) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 func (t *table) copy() dataflow.Committed {
