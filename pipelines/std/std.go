@@ -9,6 +9,7 @@ import (
 	_ "frazil/sinks/files"
 	_ "frazil/sinks/iceberg"
 	_ "frazil/sinks/kafka"
+	_ "frazil/sinks/postgres"
 	_ "frazil/sources/files"
 	_ "frazil/sources/generate"
 	_ "frazil/sources/http"

@@ -2,15 +2,15 @@ package http
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	nethttp "net/http"
 	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
+
+	"frazil/dataflow/webhooks"
 )
 
 // signer checks the signatures of one sender.
@@ -40,12 +40,12 @@ func newSigner(c Signature) (*signer, error) {
 	case schemeStripe:
 		s.header, s.signed, s.split = "Stripe-Signature", parts("{timestamp}.{body}"), splitStripe
 	case schemeStandard:
-		s.header, s.signed, s.split = "webhook-signature", parts("{id}.{timestamp}.{body}"), splitStandard
-		s.timestampHeader, s.idHeader, s.decode = "webhook-timestamp", "webhook-id", base64.StdEncoding.DecodeString
+		s.header, s.signed, s.split = webhooks.HeaderSignature, parts(webhooks.Signed), splitStandard
+		s.timestampHeader, s.idHeader, s.decode = webhooks.HeaderTimestamp, webhooks.HeaderID, base64.StdEncoding.DecodeString
 		for i, x := range c.Secrets {
-			key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(x.Reveal(), "whsec_"))
+			key, err := webhooks.Key(x.Reveal())
 			if err != nil {
-				return nil, errors.New("expected a secret as standardwebhooks.com writes it: whsec_ and base64")
+				return nil, err
 			}
 			s.secrets[i] = key
 		}
@@ -78,7 +78,7 @@ func splitStripe(h string) (timestamp string, signatures []string) {
 // splitStandard reads v1,... v1,...
 func splitStandard(h string) (timestamp string, signatures []string) {
 	for part := range strings.FieldsSeq(h) {
-		if v, ok := strings.CutPrefix(part, "v1,"); ok {
+		if v, ok := strings.CutPrefix(part, webhooks.Version); ok {
 			signatures = append(signatures, v)
 		}
 	}
@@ -167,18 +167,18 @@ func (s *signer) needs(part string) bool {
 }
 
 func (s *signer) sum(secret []byte, h nethttp.Header, timestamp string, body []byte) []byte {
-	m := hmac.New(sha256.New, secret)
+	all := make([][]byte, 0, len(s.signed))
 	for _, p := range s.signed {
 		switch p {
 		case "{body}":
-			m.Write(body)
+			all = append(all, body)
 		case "{timestamp}":
-			m.Write([]byte(timestamp))
+			all = append(all, []byte(timestamp))
 		case "{id}":
-			m.Write([]byte(s.id(h)))
+			all = append(all, []byte(s.id(h)))
 		default:
-			m.Write([]byte(p))
+			all = append(all, []byte(p))
 		}
 	}
-	return m.Sum(nil)
+	return webhooks.Sum(secret, all...)
 }
