@@ -1,9 +1,11 @@
 package outbox
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
@@ -13,8 +15,10 @@ import (
 
 // Config is what a user writes under "outbox".
 type Config struct {
-	// Postgres is the database of the outbox.
-	Postgres *PostgresConfig `yaml:"postgres,required"`
+	// Postgres is the database of the outbox. Either this or mysql.
+	Postgres *PostgresConfig `yaml:"postgres"`
+	// MySQL is the database of the outbox, MariaDB among them. Either this or postgres.
+	MySQL *MySQLConfig `yaml:"mysql"`
 	// Columns names the columns of the outbox table.
 	Columns Columns `yaml:"columns"`
 	// Payload says what the payload is without a decode block beside outbox: json, text
@@ -34,15 +38,24 @@ type Config struct {
 // PostgresConfig says which table is read, and how.
 type PostgresConfig struct {
 	// URL of the database: postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=... The
-	// role needs REPLICATION, and SELECT on the table.
+	// role needs SELECT on the table, and for capture: log REPLICATION.
 	URL component.Secret `yaml:"url,required"`
+	// Capture says how changes are found: log reads the database's log by logical
+	// replication; poll asks for rows again and again, and needs nothing but SELECT.
+	// Default: log.
+	Capture string `yaml:"capture" oneof:"log,poll"`
 	// Table is the outbox, as SCHEMA.TABLE. Not together with messages.
 	Table string `yaml:"table"`
+	// PollEvery is the pause between two questions of capture: poll, at least 1ms; it is
+	// longer if they cost the server much. Default: 100ms.
+	PollEvery component.Duration `yaml:"poll_every"`
 	// Messages is the prefix of messages that the application writes by
 	// pg_logical_emit_message(true, PREFIX, TEXT): an outbox without a table. TEXT is a
-	// JSON object with the columns of a row. Not together with table.
+	// JSON object with the columns of a row. Not together with table, nor with capture:
+	// poll.
 	Messages string `yaml:"messages"`
-	// Slot is the replication slot, of this source alone. Default: frazil_PIPELINE_STEP.
+	// Slot is the replication slot of capture: log, of this source alone. Default:
+	// frazil_PIPELINE_STEP.
 	Slot string `yaml:"slot"`
 	// Publication that the table is in. Default: the slot's name.
 	Publication string `yaml:"publication"`
@@ -51,7 +64,34 @@ type PostgresConfig struct {
 }
 
 // SetDefaults implements component.Defaulter.
-func (c *PostgresConfig) SetDefaults() { *c = PostgresConfig{Create: true} }
+func (c *PostgresConfig) SetDefaults() {
+	*c = PostgresConfig{Capture: captureLog, PollEvery: defaultPollEvery, Create: true}
+}
+
+// The values of capture.
+const (
+	captureLog  = "log"
+	capturePoll = "poll"
+)
+
+const defaultPollEvery = component.Duration(100 * time.Millisecond)
+
+// MySQLConfig says which table of MySQL or MariaDB is read. It is polled.
+type MySQLConfig struct {
+	// URL of the database: mysql://USER:PASSWORD@HOST:PORT/DATABASE. The user needs SELECT
+	// on the table, and PROCESS.
+	URL component.Secret `yaml:"url,required"`
+	// TLS encrypts the connection. Default: none.
+	TLS *component.ClientTLS `yaml:"tls"`
+	// Table is the outbox, in the database of url. It is of InnoDB.
+	Table string `yaml:"table,required"`
+	// PollEvery is the pause between two questions, at least 1ms; it is longer if they
+	// cost the server much. Default: 100ms.
+	PollEvery component.Duration `yaml:"poll_every"`
+}
+
+// SetDefaults implements component.Defaulter.
+func (c *MySQLConfig) SetDefaults() { *c = MySQLConfig{PollEvery: defaultPollEvery} }
 
 // Columns are the names of the table's columns. The defaults are the conventional ones,
 // those of Debezium's outbox router.
@@ -71,6 +111,14 @@ type Columns struct {
 	Headers string `yaml:"headers"`
 	// CreatedAt is a column of type timestamptz or timestamp. Default: none.
 	CreatedAt string `yaml:"created_at"`
+	// Sequence is a column whose numbers ascend in the order in which rows are inserted:
+	// what is polled at once is given in its order. MySQL and MariaDB: the column with
+	// AUTO_INCREMENT. Default: the id.
+	Sequence string `yaml:"sequence"`
+	// Transaction is a column of PostgreSQL of type xid8 or bigint, with the default
+	// pg_current_xact_id(), for capture: poll: with an index on it a poll need not read
+	// the whole table, and rows may be updated. Default: the system column xmin.
+	Transaction string `yaml:"transaction"`
 }
 
 // Metadata names the columns that hold what the database knows beside the row.
@@ -94,20 +142,24 @@ func DefaultConfig() Config {
 func init() {
 	component.RegisterSource(component.Source[Config]{
 		Name:    "outbox",
-		Summary: "Reads a transactional outbox of PostgreSQL, each committed row once.",
-		Doc: `Delivery: each committed row once, none of a transaction that was rolled back. The slot is confirmed only up to what
-is committed in every target.
+		Summary: "Reads a transactional outbox of PostgreSQL, MySQL or MariaDB, each committed row once.",
+		Doc: `Delivery: each committed row once, none of a transaction that was rolled back. A replication slot is confirmed only up
+to what is committed in every target. A table that is polled loses no row that is committed later than others whose ids are
+greater, and a long transaction holds up no other.
 
-Ordering: by commit, and within a transaction as written. An outbox is one split.
+Ordering: by replication, by commit, and within a transaction as written. By polling, the events of an aggregate whose
+writers lock it come in the order of commits; others that are found by one poll come in the order of their ids. An outbox
+is one split.
 
 Columns: id, aggregate_type, aggregate_id, type (string), payload (by payload: json, string or binary; with a decode
 block the columns of that instead), headers (json) and created_at (timestamptz) where the table has them.
 
 Bad records: a row whose id is null, or whose payload cannot be decoded, leaves by the port "bad".
 
-Replay: a slot gives nothing again that was confirmed.
+Replay: a slot gives nothing again that was confirmed, and a table that is polled gives rows in another order.
 
-Memory: the rows of the log that wait to be read, 8 MiB.`,
+Memory: the rows of the log that wait to be read, 8 MiB. By polling, two numbers for each transaction that is open
+(PostgreSQL), or for each id that none has (MySQL) until it is known that none will.`,
 		Default: DefaultConfig,
 		Plan:    plan,
 		New:     newSource,
@@ -128,11 +180,55 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 	if err != nil {
 		return component.SourcePlan{}, component.AsProblems(err)
 	}
-	return component.SourcePlan{
-		Schema: s.schema(), Tasks: 1, Arrived: true,
-		NotReplayable: "a replication slot gives nothing again that was confirmed",
-		Target:        "slot " + cfg.Postgres.Slot,
-	}, nil
+	out := component.SourcePlan{Schema: s.schema(), Tasks: 1, Arrived: true}
+	switch {
+	case cfg.MySQL != nil:
+		out.NotReplayable, out.Target = notAgain, "table "+cfg.MySQL.Table
+	case cfg.Postgres.Capture == capturePoll:
+		out.NotReplayable, out.Target = notAgain, "table "+cfg.Postgres.Table
+	default:
+		out.NotReplayable, out.Target = "a replication slot gives nothing again that was confirmed", "slot "+cfg.Postgres.Slot
+	}
+	return out, nil
+}
+
+const notAgain = "a table that is polled gives rows in another order when it is read again"
+
+// newSource makes the source that the config asks for.
+func newSource(_ context.Context, env *dataflow.Env, cfg Config) (dataflow.Source, error) {
+	cfg = cfg.named(env.Pipeline, env.Step)
+	if problems := check(cfg); len(problems) > 0 {
+		return nil, problems
+	}
+	var dec dataflow.Decoder
+	var decoded *arrow.Schema
+	var err error
+	if env.NewDecoder != nil {
+		if dec, err = env.NewDecoder(); err != nil {
+			return nil, fmt.Errorf("make the decoder of %q: %w", env.Step, err)
+		}
+		decoded = dec.Schema()
+	}
+	s, err := newShape(cfg, decoded)
+	if err != nil {
+		return nil, err
+	}
+	r := newRows(env, s, dec)
+	switch {
+	case cfg.MySQL != nil:
+		return newMySource(env, cfg, s, r), nil
+	case cfg.Postgres.Capture == capturePoll:
+		return newPgPoller(env, cfg, s, r), nil
+	}
+	return newPgSource(env, cfg, s, r), nil
+}
+
+// sequence is the column by which rows are ordered.
+func (c Config) sequence() string {
+	if c.Columns.Sequence != "" {
+		return c.Columns.Sequence
+	}
+	return c.Columns.ID
 }
 
 // named fills the names that are made of the pipeline's.
@@ -168,29 +264,83 @@ func check(cfg Config) component.Problems {
 	bad := func(path, format string, args ...any) {
 		out = append(out, component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
 	}
-	pg := cfg.Postgres
-	if pg == nil {
-		bad("postgres", "which database: write postgres: {url: ..., table: SCHEMA.TABLE}")
+	switch {
+	case (cfg.Postgres == nil) == (cfg.MySQL == nil):
+		bad("", "which database: write postgres: {url: ..., table: SCHEMA.TABLE} or mysql: {url: ..., table: TABLE}, one of them")
 		return out
+	case cfg.MySQL != nil:
+		out = append(out, checkMySQL(cfg)...)
+	default:
+		out = append(out, checkPostgres(cfg)...)
 	}
+	if cfg.Columns.ID == "" || cfg.Columns.Payload == "" {
+		bad("columns", "id and payload are needed")
+	}
+	if cfg.Cleanup != nil {
+		out = append(out, cfg.Cleanup.check(cfg.Postgres != nil && cfg.Postgres.Messages != "")...)
+	}
+	return out
+}
+
+func checkPostgres(cfg Config) component.Problems {
+	var out component.Problems
+	bad := func(path, format string, args ...any) {
+		out = append(out, component.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
+	}
+	pg, polled := cfg.Postgres, cfg.Postgres.Capture == capturePoll
 	switch {
 	case pg.Table == "" && pg.Messages == "":
 		bad("postgres", "what is read: write table: SCHEMA.TABLE, or messages: PREFIX")
 	case pg.Table != "" && pg.Messages != "":
 		bad("postgres.messages", "not together with table: a source reads one outbox")
+	case pg.Messages != "" && polled:
+		bad("postgres.messages", "messages are in the database's log alone: capture: poll needs a table")
 	case pg.Table != "" && !tableName.MatchString(pg.Table):
 		bad("postgres.table", "table %q: expected SCHEMA.TABLE, as public.outbox", pg.Table)
 	}
 	if !slotName.MatchString(pg.Slot) {
 		bad("postgres.slot", "slot %q: expected 1 to 63 of the characters a-z 0-9 _", pg.Slot)
 	}
-	if cfg.Columns.ID == "" || cfg.Columns.Payload == "" {
-		bad("columns", "id and payload are needed")
+	if polled {
+		if pg.PollEvery.D() < time.Millisecond {
+			bad("postgres.poll_every", "%s: expected at least 1ms", pg.PollEvery.D())
+		}
+		return append(out, notPolled(cfg)...)
 	}
-	if cfg.Cleanup != nil {
-		out = append(out, cfg.Cleanup.check(pg.Messages != "")...)
+	for path, value := range map[string]string{"columns.sequence": cfg.Columns.Sequence, "columns.transaction": cfg.Columns.Transaction} {
+		if value != "" {
+			bad(path, "only with capture: poll: the log has the order of commits")
+		}
 	}
 	return out
+}
+
+// notPolled are what only the log knows.
+func notPolled(cfg Config) (out component.Problems) {
+	for path, value := range map[string]string{"metadata.lsn": cfg.Metadata.LSN, "metadata.transaction": cfg.Metadata.Transaction, "metadata.commit_time": cfg.Metadata.CommitTime} {
+		if value != "" {
+			out = append(out, component.Problem{Path: path, Msg: "only the database's log tells it, and a table that is polled does not: remove it"})
+		}
+	}
+	return out
+}
+
+func checkMySQL(cfg Config) component.Problems {
+	var out component.Problems
+	my := cfg.MySQL
+	if my.PollEvery.D() < time.Millisecond {
+		out = append(out, component.Problem{Path: "mysql.poll_every", Msg: fmt.Sprintf("%s: expected at least 1ms", my.PollEvery.D())})
+	}
+	if my.Table == "" || strings.ContainsAny(my.Table, ".`") {
+		out = append(out, component.Problem{Path: "mysql.table", Msg: fmt.Sprintf("table %q: expected the name of a table in the database of url", my.Table)})
+	}
+	if cfg.Columns.Transaction != "" {
+		out = append(out, component.Problem{Path: "columns.transaction", Msg: "only with postgres: MySQL has no such number that a column could hold"})
+	}
+	if my.TLS != nil {
+		out = append(out, my.TLS.Check("mysql.tls")...)
+	}
+	return append(out, notPolled(cfg)...)
 }
 
 // shape is what rows look like.

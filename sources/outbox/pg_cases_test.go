@@ -31,7 +31,7 @@ func (w *world) pollUntil(what string, ok func(p dataflow.Polled) bool) {
 
 func (w *world) ack() {
 	w.t.Helper()
-	must(w.t, w.src.(dataflow.Acker).Ack(w.t.Context(), 1, map[dataflow.Split]dataflow.Position{logSplit: w.pos}))
+	must(w.t, w.src.(dataflow.Acker).Ack(w.t.Context(), 1, map[dataflow.Split]dataflow.Position{w.split(): w.pos}))
 }
 
 // confirmed is how far the server may forget.

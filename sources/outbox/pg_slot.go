@@ -36,38 +36,47 @@ func quoteTable(table string) string {
 
 // ensurePublication makes the publication, or checks that the outbox is in it.
 func ensurePublication(ctx context.Context, conn *pgx.Conn, cfg PostgresConfig) error {
-	name := pgx.Identifier{cfg.Publication}.Sanitize()
-	statement := "CREATE PUBLICATION " + name + " WITH (publish = 'insert')"
-	if cfg.Table != "" {
-		statement = "CREATE PUBLICATION " + name + " FOR TABLE " + quoteTable(cfg.Table) + " WITH (publish = 'insert', publish_via_partition_root = true)"
-	}
-	var there, all, inserts bool
-	err := conn.QueryRow(ctx, "SELECT true, puballtables, pubinsert FROM pg_publication WHERE pubname = $1", cfg.Publication).Scan(&there, &all, &inserts)
+	missing, statement, err := lookPublication(ctx, conn, cfg)
 	switch {
+	case err != nil || missing == "":
+		return err
+	case !strings.HasPrefix(statement, "CREATE"):
+		return dataflow.Permanentf("%s: %s", missing, statement)
+	case !cfg.Create:
+		return dataflow.Permanentf("%s, and create is off: run %s", missing, statement)
+	}
+	if _, err := conn.Exec(ctx, statement); err != nil && !isCode(err, "42710") {
+		return explain("run "+statement, err)
+	}
+	return nil
+}
+
+// lookPublication says what is missing, "" if nothing is, and the statement that mends it.
+func lookPublication(ctx context.Context, conn *pgx.Conn, cfg PostgresConfig) (missing, statement string, err error) {
+	name := pgx.Identifier{cfg.Publication}.Sanitize()
+	var there, all, inserts bool
+	err = conn.QueryRow(ctx, "SELECT true, puballtables, pubinsert FROM pg_publication WHERE pubname = $1", cfg.Publication).Scan(&there, &all, &inserts)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) && cfg.Table == "":
+		return "publication " + cfg.Publication + " is not there", "CREATE PUBLICATION " + name + " WITH (publish = 'insert')", nil
 	case errors.Is(err, pgx.ErrNoRows):
-		if !cfg.Create {
-			return dataflow.Permanentf("publication %s is not there, and create is off: run %s", cfg.Publication, statement)
-		}
-		if _, err := conn.Exec(ctx, statement); err != nil && !isCode(err, "42710") {
-			return explain("run "+statement, err)
-		}
-		return nil
+		return "publication " + cfg.Publication + " is not there", "CREATE PUBLICATION " + name + " FOR TABLE " + quoteTable(cfg.Table) + " WITH (publish = 'insert', publish_via_partition_root = true)", nil
 	case err != nil:
-		return explain("look for the publication", err)
+		return "", "", explain("look for the publication", err)
 	case !inserts:
-		return dataflow.Permanentf("publication %s does not publish inserts: ALTER PUBLICATION %s SET (publish = 'insert')", cfg.Publication, name)
+		return "publication " + cfg.Publication + " does not publish inserts", "ALTER PUBLICATION " + name + " SET (publish = 'insert')", nil
 	case all || cfg.Table == "":
-		return nil
+		return "", "", nil
 	}
 	schema, table, _ := strings.Cut(cfg.Table, ".")
 	var has bool
 	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_publication_tables WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)", cfg.Publication, schema, table).Scan(&has); err != nil {
-		return explain("look into the publication", err)
+		return "", "", explain("look into the publication", err)
 	}
 	if !has {
-		return dataflow.Permanentf("table %s is not in publication %s: ALTER PUBLICATION %s ADD TABLE %s", cfg.Table, cfg.Publication, name, quoteTable(cfg.Table))
+		return "table " + cfg.Table + " is not in publication " + cfg.Publication, "ALTER PUBLICATION " + name + " ADD TABLE " + quoteTable(cfg.Table), nil
 	}
-	return nil
+	return "", "", nil
 }
 
 // slot is how a replication slot stands.

@@ -9,7 +9,6 @@ import (
 
 	"frazil/dataflow"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -58,28 +57,11 @@ type pgSource struct {
 	cancel context.CancelFunc
 }
 
-func newSource(_ context.Context, env *dataflow.Env, cfg Config) (dataflow.Source, error) {
-	cfg = cfg.named(env.Pipeline, env.Step)
-	if problems := check(cfg); len(problems) > 0 {
-		return nil, problems
-	}
-	s := &pgSource{cfg: cfg, pg: *cfg.Postgres, env: env, relations: map[uint32]*relation{}}
-	var dec dataflow.Decoder
-	var decoded *arrow.Schema
-	var err error
-	if env.NewDecoder != nil {
-		if dec, err = env.NewDecoder(); err != nil {
-			return nil, fmt.Errorf("make the decoder of %q: %w", env.Step, err)
-		}
-		decoded = dec.Schema()
-	}
-	if s.shape, err = newShape(cfg, decoded); err != nil {
-		return nil, err
-	}
-	s.rows = newRows(env, s.shape, dec)
-	s.vals = make([]value, len(s.shape.fields))
+// newPgSource takes over r.
+func newPgSource(env *dataflow.Env, cfg Config, shape *shape, r *rows) *pgSource {
+	s := &pgSource{cfg: cfg, pg: *cfg.Postgres, env: env, shape: shape, rows: r, relations: map[uint32]*relation{}, vals: make([]value, len(shape.fields))}
 	s.life, s.cancel = context.WithCancel(context.Background())
-	return s, nil
+	return s
 }
 
 // Discover implements dataflow.Discoverer.
@@ -348,7 +330,8 @@ func (s *pgSource) keep(st *stream) error {
 	s.stream = st
 	if s.cfg.Cleanup != nil && !s.cleaning && !s.env.Preview {
 		s.cleaning = true
-		c := &cleaner{cfg: s.cfg, pg: s.pg, env: s.env, acked: &s.acked, wanted: &s.wanted, nudge: s.nudge}
+		c := &cleaner{cfg: *s.cfg.Cleanup, env: s.env, acked: &s.acked, wanted: &s.wanted, nudge: s.nudge}
+		c.open = func(ctx context.Context) (cleanTable, error) { return openPgCleanup(ctx, s.cfg, endOfLog) }
 		s.work.Go(func() { c.run(s.life) })
 	}
 	return nil

@@ -44,6 +44,7 @@ type world struct {
 	pos dataflow.Position
 	// rows are those of all batches, as JSON; bad are reasons.
 	rows, bad []string
+	kept      [2]int // how many of them are before pos
 	decoder   func() (dataflow.Decoder, error)
 	now       func() time.Time
 }
@@ -57,12 +58,20 @@ func newWorld(t *testing.T, table string) *world {
 
 func newWorldAt(t *testing.T, url, table string) *world {
 	t.Helper()
-	w := &world{t: t, url: url, now: time.Now, cfg: DefaultConfig(), alloc: memory.NewCheckedAllocator(memory.NewGoAllocator())}
-	w.cfg.Postgres = &PostgresConfig{URL: component.Secret(w.url), Table: "public.outbox", Create: true, Slot: fmt.Sprintf("frazil_%d_%d", os.Getpid(), rand.Uint32())}
+	w := bareWorld(t)
+	w.url, w.cfg.Postgres = url, &PostgresConfig{}
+	w.cfg.Postgres.SetDefaults()
+	w.cfg.Postgres.URL, w.cfg.Postgres.Table, w.cfg.Postgres.Slot = component.Secret(w.url), "public.outbox", fmt.Sprintf("frazil_%d_%d", os.Getpid(), rand.Uint32())
 	w.conn = w.connect()
 	if table != "" {
 		w.exec(table)
 	}
+	return w
+}
+
+// bareWorld has no database yet.
+func bareWorld(t *testing.T) *world {
+	w := &world{t: t, now: time.Now, cfg: DefaultConfig(), alloc: memory.NewCheckedAllocator(memory.NewGoAllocator())}
 	t.Cleanup(func() {
 		w.close()
 		w.alloc.AssertSize(t, 0)
@@ -91,6 +100,7 @@ func (w *world) env() *dataflow.Env {
 // open starts a source where the one before stood, as a process does.
 func (w *world) open() {
 	w.t.Helper()
+	w.rows, w.bad = w.rows[:w.kept[0]], w.bad[:w.kept[1]]
 	must(w.t, w.tryOpen(nil))
 }
 
@@ -101,13 +111,20 @@ func (w *world) tryOpen(until dataflow.Position) error {
 	must(w.t, err)
 	w.src = s
 	if w.pos == nil {
-		at, err := s.(dataflow.Starter).Start(w.t.Context(), []dataflow.Split{logSplit})
+		at, err := s.(dataflow.Starter).Start(w.t.Context(), []dataflow.Split{w.split()})
 		if err != nil {
 			return err
 		}
-		w.pos = at[logSplit]
+		w.pos = at[w.split()]
 	}
-	return s.Assign(w.t.Context(), []dataflow.SplitAt{{Split: logSplit, From: w.pos, Until: until}})
+	return s.Assign(w.t.Context(), []dataflow.SplitAt{{Split: w.split(), From: w.pos, Until: until}})
+}
+
+func (w *world) split() dataflow.Split {
+	if w.cfg.MySQL != nil || w.cfg.Postgres.Capture == capturePoll {
+		return pollSplit
+	}
+	return logSplit
 }
 
 func (w *world) close() {
@@ -141,7 +158,7 @@ func (w *world) poll() (dataflow.Polled, error) {
 		}
 	}
 	if p.Split != "" && !p.Open {
-		w.pos = p.Next
+		w.pos, w.kept = p.Next, [2]int{len(w.rows), len(w.bad)}
 	}
 	return p, nil
 }
@@ -235,9 +252,22 @@ func TestOutOfOrderCommitsAndRollbacks(t *testing.T) {
 // is ended and begun again at random, also in the middle of a transaction. Each
 // committed row comes once, in the order of its aggregate.
 func TestEachCommittedRowComesOnceInTheOrderOfItsAggregate(t *testing.T) {
+	for name, set := range map[string]func(*world){
+		"log":                func(*world) {},
+		"poll by xmin":       func(w *world) { w.polled() },
+		"poll by the column": func(w *world) { w.polled(); w.column() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tableText)
+			set(w)
+			eachRowOnce(t, w)
+		})
+	}
+}
+
+func eachRowOnce(t *testing.T, w *world) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	w := newWorld(t, tableText)
 	w.exec(`CREATE TABLE aggregates (id text PRIMARY KEY, seq int NOT NULL)`)
 	for i := range 5 {
 		w.exec(`INSERT INTO aggregates VALUES ($1, 0)`, fmt.Sprint(i))
@@ -279,21 +309,27 @@ func TestEachCommittedRowComesOnceInTheOrderOfItsAggregate(t *testing.T) {
 		}
 		if rng.IntN(10) == 0 && string(w.pos) != "0/" {
 			if rng.IntN(2) == 0 {
-				must(t, w.src.(dataflow.Acker).Ack(t.Context(), 1, map[dataflow.Split]dataflow.Position{logSplit: w.pos}))
+				must(t, w.src.(dataflow.Acker).Ack(t.Context(), 1, map[dataflow.Split]dataflow.Position{w.split(): w.pos}))
 			}
 			w.open()
 		}
 	}
 	w.await(committed)
+	w.inOrder()
+}
+
+// inOrder looks that the events of each aggregate are there without a gap and in order.
+func (w *world) inOrder() {
+	w.t.Helper()
 	last := map[string]int{}
 	for _, text := range w.rows {
 		var r struct {
 			AggregateID string `json:"aggregate_id"`
 			Payload     struct{ Seq int }
 		}
-		must(t, json.Unmarshal([]byte(text), &r))
+		must(w.t, json.Unmarshal([]byte(text), &r))
 		if r.Payload.Seq != last[r.AggregateID]+1 {
-			t.Fatalf("aggregate %s: event %d comes behind %d", r.AggregateID, r.Payload.Seq, last[r.AggregateID])
+			w.t.Fatalf("aggregate %s: event %d comes behind %d", r.AggregateID, r.Payload.Seq, last[r.AggregateID])
 		}
 		last[r.AggregateID]++
 	}
