@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 const (
@@ -47,11 +49,34 @@ func connectReplication(ctx context.Context, cfg PostgresConfig) (*pgconn.PgConn
 	c.RuntimeParams["application_name"] = "frazil " + cfg.Slot
 	// The text of values must not depend on the server's settings.
 	c.RuntimeParams["datestyle"], c.RuntimeParams["timezone"], c.RuntimeParams["bytea_output"] = "ISO", "UTC", "hex"
+	var reads *tap // of the last address that was tried
+	c.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		reads = &tap{r: r}
+		return pgproto3.NewFrontend(reads, w)
+	}
 	conn, err := pgconn.ConnectConfig(ctx, c)
 	if err != nil {
 		return nil, explain("connect for replication to the database of the outbox", err)
 	}
+	conn.CustomData()[tapKey] = reads
 	return conn, nil
+}
+
+// tap notes of a connection whether its last read left more to read.
+type tap struct {
+	r io.Reader
+	// more: it filled all that there was room for.
+	more bool
+}
+
+// tapKey is where a connection for replication has its tap.
+const tapKey = "tap"
+
+// Read implements io.Reader.
+func (t *tap) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.more = n == len(p)
+	return n, err
 }
 
 // advice says what to do about an error of the server.

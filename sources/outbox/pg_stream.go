@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"frazil/dataflow"
@@ -21,6 +22,12 @@ const (
 	// in a queue of chunkQueue.
 	chunkBytes = 1 << 20
 	chunkQueue = 8
+	// gather is how long a chunk waits for more once nothing is at hand: the server sends
+	// each row by itself, and to wake up for each costs more than the row. Meanwhile
+	// fewer than gatherBytes wake nobody. atOnce bounds a look at what is at hand.
+	gather      = 5 * time.Millisecond
+	gatherBytes = 128 << 10
+	atOnce      = 100 * time.Microsecond
 	// feedbackEvery is how often the server hears of us; it ends the connection
 	// after wal_sender_timeout, a minute by default.
 	feedbackEvery = 5 * time.Second
@@ -32,11 +39,15 @@ type chunk struct {
 	ends []int
 	// walEnd is how far the server has come when it had nothing more; 0: it had.
 	walEnd pglogrepl.LSN
+	// gathered: it has waited for more; whole: nothing more was at hand then.
+	gathered, whole bool
 }
 
 // stream is the replication connection. One goroutine owns it.
 type stream struct {
 	conn   *pgconn.PgConn
+	reads  *tap
+	raw    syscall.RawConn
 	chunks chan *chunk
 	free   sync.Pool
 	// acked is what the server may forget.
@@ -62,7 +73,7 @@ func follow(ctx context.Context, cfg PostgresConfig, conn *pgconn.PgConn, at pgl
 	if err := pglogrepl.StartReplication(ctx, conn, cfg.Slot, at, pglogrepl.StartReplicationOptions{PluginArgs: args}); err != nil {
 		return nil, explain("read the replication slot "+cfg.Slot, err)
 	}
-	s := &stream{conn: conn, waits: waits, chunks: make(chan *chunk, chunkQueue), nudge: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &stream{conn: conn, reads: conn.CustomData()[tapKey].(*tap), raw: rawConn(conn.Conn()), waits: waits, chunks: make(chan *chunk, chunkQueue), nudge: make(chan struct{}, 1), done: make(chan struct{})}
 	s.free.New = func() any { return &chunk{} }
 	s.acked.Store(uint64(at))
 	ctx, s.cancel = context.WithCancel(context.Background())
@@ -125,7 +136,8 @@ func (s *stream) run(ctx context.Context) error {
 			}
 			reported = time.Now()
 		}
-		if c.full() || !c.empty() && s.conn.Frontend().ReadBufferLen() == 0 {
+		switch {
+		case c.full() || c.whole:
 			next, err := s.hand(ctx, c)
 			if err != nil {
 				return err
@@ -133,12 +145,55 @@ func (s *stream) run(ctx context.Context) error {
 			if next != nil {
 				c = next
 			}
-			continue
-		}
-		if err := s.receive(ctx, c); err != nil {
-			return err
+		case c.empty() || s.conn.Frontend().ReadBufferLen() > 0:
+			if err := s.receive(ctx, c, receiveWait); err != nil {
+				return err
+			}
+		default:
+			if err := s.gather(ctx, c); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// gather adds to c what is at hand, or comes soon.
+func (s *stream) gather(ctx context.Context, c *chunk) error {
+	switch {
+	case s.reads.more:
+	case c.gathered || len(c.ends) == 0:
+		c.whole = true
+		return nil
+	default:
+		s.lowWater(gatherBytes)
+		time.Sleep(gather)
+		s.lowWater(1)
+		c.gathered = true
+	}
+	err := s.receive(ctx, c, atOnce)
+	c.whole = s.expired
+	return err
+}
+
+// lowWater says from how many bytes on the socket wakes its reader. Without it Go's
+// poller wakes up for every row, whoever waits for it.
+func (s *stream) lowWater(bytes int) {
+	if s.raw != nil {
+		setLowWater(s.raw, bytes)
+	}
+}
+
+// rawConn is the socket below a connection, nil if that cannot be had.
+func rawConn(c net.Conn) syscall.RawConn {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	if s, ok := c.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
 }
 
 func (c *chunk) empty() bool { return len(c.ends) == 0 && c.walEnd == 0 }
@@ -152,7 +207,7 @@ func (s *stream) hand(ctx context.Context, c *chunk) (*chunk, error) {
 	select {
 	case s.chunks <- c:
 		next := s.free.Get().(*chunk)
-		next.buf, next.ends, next.walEnd = next.buf[:0], next.ends[:0], 0
+		*next = chunk{buf: next.buf[:0], ends: next.ends[:0]}
 		return next, nil
 	case <-t.C:
 		return nil, s.report(ctx)
@@ -165,14 +220,14 @@ func (s *stream) hand(ctx context.Context, c *chunk) (*chunk, error) {
 // reported.
 const receiveWait = 100 * time.Millisecond
 
-// receive appends one message to c, or waits a while. It reads by the connection's
+// receive appends one message to c, or waits for a time. It reads by the connection's
 // deadline: a context for each message costs more than the message.
-func (s *stream) receive(ctx context.Context, c *chunk) error {
+func (s *stream) receive(ctx context.Context, c *chunk, wait time.Duration) error {
 	if s.expired || s.conn.Frontend().ReadBufferLen() == 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.conn.Conn().SetReadDeadline(time.Now().Add(receiveWait)); err != nil {
+		if err := s.conn.Conn().SetReadDeadline(time.Now().Add(wait)); err != nil {
 			return explain("read the log of the outbox", err)
 		}
 		s.expired = false

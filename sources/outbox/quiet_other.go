@@ -1,0 +1,7 @@
+//go:build !unix
+
+package outbox
+
+import "syscall"
+
+func setLowWater(syscall.RawConn, int) {}
