@@ -9,6 +9,10 @@
 //	go test ./test/bench -run xxx -bench StateSessions # more sessions than memory
 //	go test ./test/bench -run xxx -bench Kafka        # Kafka -> Iceberg
 //	go test ./test/bench -run xxx -bench 'Latency|Idle'
+//	go test ./test/bench -run xxx -bench Outbox       # outbox -> Kafka, and how long it takes
+//
+// BenchmarkDebezium is the work of BenchmarkOutbox by Debezium's outbox router; see
+// test/bench/debezium/install.
 //
 // With -benchtime 3x a benchmark runs three times and reports the run that took
 // the least processor time. docs/benchmarks.md has figures.
