@@ -2,12 +2,14 @@ package outbox
 
 import (
 	"cmp"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"frazil/dataflow/flowtest/full"
@@ -20,7 +22,7 @@ import (
 const pipeline = `
 sources:
   events:
-    outbox: {postgres: {url: %q, table: public.outbox}, cleanup: {mode: delete, every: 100ms}}
+    outbox: {%s, cleanup: {mode: delete, every: 100ms}}
 sinks:
   relay:
     from: events
@@ -35,63 +37,116 @@ sinks:
 checkpoint: {every: 200ms}
 `
 
-// kills of each of engine, broker and database in one portion.
-const kills = 10
+// mode is a way to read an outbox.
+type mode struct {
+	name string
+	// kills of each of engine, broker and database in one portion.
+	kills int
+	// open starts the database and returns its shop, and what the source is told.
+	open func(t *testing.T, portion int) (server, *shop, string)
+}
+
+type server interface {
+	Kill()
+	Start() error
+}
+
+// modes have ten kills of each kind together.
+var modes = []mode{
+	{"log", 4, func(t *testing.T, _ int) (server, *shop, string) {
+		db := rig.NewPostgres(t)
+		return db, openShop(t, postgres, db.URL("postgres")), fmt.Sprintf("postgres: {url: %q, table: public.outbox}", db.URL("postgres"))
+	}},
+	{"poll", 3, func(t *testing.T, portion int) (server, *shop, string) {
+		db := rig.NewPostgres(t)
+		source := fmt.Sprintf("postgres: {url: %q, table: public.outbox, capture: poll, poll_every: 20ms}", db.URL("postgres"))
+		if portion%2 == 0 {
+			source += ", columns: {transaction: tx}"
+		}
+		return db, openShop(t, postgres, db.URL("postgres")), source
+	}},
+	{"mariadb", 3, func(t *testing.T, _ int) (server, *shop, string) {
+		db := rig.NewMariaDB(t)
+		conn, err := sql.Open("mysql", db.DSN(""))
+		must(t, err)
+		defer conn.Close()
+		_, err = conn.ExecContext(t.Context(), "CREATE DATABASE shop")
+		must(t, err)
+		return db, openShop(t, mariadb, db.DSN("shop")), fmt.Sprintf(`mysql: {url: "mysql://root@%s/shop", table: outbox, poll_every: 20ms}`, db.Addr)
+	}},
+}
 
 // TestRelay: whatever is killed, topic and table hold each committed event once, in the
 // order of its aggregate, and none that was rolled back; the outbox is empty behind it.
+// The modes run at the same time, each with servers of its own.
 func TestRelay(t *testing.T) {
 	program.Long(t)
 	full.Suite{Name: "relay", Total: 20, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
-		rng := rand.New(rand.NewPCG(uint64(portion), 1))
-		db, broker := rig.NewPostgres(t), rig.NewBroker(t)
-		s := openShop(t, db.URL("postgres"))
-		p := program.New(t, fmt.Sprint("relay", portion), fmt.Sprintf(pipeline, s.url, broker.Addr))
-		s.work(rng.Uint64(), 6)
-		engine := p.Start(nil, "run", p.File)
-		engine.Until("the first rows", func() bool { return p.Count("shop.events") > 0 })
-		left := map[string]int{"engine": kills, "broker": kills, "database": kills}
-		for len(left) > 0 {
-			var names []string
-			for name := range left {
-				names = append(names, name)
+		out := full.Figures{}
+		var mu sync.Mutex
+		t.Run("modes", func(t *testing.T) {
+			for n, m := range modes {
+				t.Run(m.name, func(t *testing.T) {
+					t.Parallel()
+					figures := m.relay(t, portion, rand.New(rand.NewPCG(uint64(portion), uint64(n))))
+					mu.Lock()
+					defer mu.Unlock()
+					out.Add(figures)
+				})
 			}
-			slices.Sort(names)
-			name := names[rng.IntN(len(names))]
-			if left[name]--; left[name] == 0 {
-				delete(left, name)
-			}
-			before := p.Count("shop.events")
-			switch name {
-			case "engine":
-				engine.Kill()
-				engine = p.Start(nil, "run", p.File)
-			case "broker":
-				broker.Kill()
-				must(t, broker.Start())
-			case "database":
-				db.Kill()
-				must(t, db.Start())
-			}
-			if rng.IntN(3) > 0 { // Else the next one while it recovers.
-				engine.Until("rows behind the kill of the "+name, func() bool { return p.Count("shop.events") > before })
-			}
-		}
-		s.close()
-		want := s.events()
-		if len(want) == 0 {
-			t.Fatal("nothing was committed")
-		}
-		engine.Until("the last rows", func() bool { return p.Count("shop.events") >= int64(len(want)) })
-		engine.Until("the outbox to be empty", func() bool { return s.left() == 0 })
-		engine.Terminate()
-		for what, got := range map[string][]event{"the topic": readTopic(t, broker.Addr, "shop.order"), "the table": readTable(t, p)} {
-			if wrong := compare(got, want); wrong != "" {
-				t.Errorf("%s: %s", what, wrong)
-			}
-		}
-		return full.Figures{"kills_engine": kills, "kills_broker": kills, "kills_database": kills, "events": int64(len(want))}
+		})
+		return out
 	})
+}
+
+func (m mode) relay(t *testing.T, portion int, rng *rand.Rand) full.Figures {
+	db, s, source := m.open(t, portion)
+	broker := rig.NewBroker(t)
+	p := program.New(t, fmt.Sprint("relay-", m.name, portion), fmt.Sprintf(pipeline, source, broker.Addr))
+	s.work(rng.Uint64(), 6)
+	engine := p.Start(nil, "run", p.File)
+	engine.Until("the first rows", func() bool { return p.Count("shop.events") > 0 })
+	left := map[string]int{"engine": m.kills, "broker": m.kills, "database": m.kills}
+	for len(left) > 0 {
+		var names []string
+		for name := range left {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		name := names[rng.IntN(len(names))]
+		if left[name]--; left[name] == 0 {
+			delete(left, name)
+		}
+		before := p.Count("shop.events")
+		switch name {
+		case "engine":
+			engine.Kill()
+			engine = p.Start(nil, "run", p.File)
+		case "broker":
+			broker.Kill()
+			must(t, broker.Start())
+		case "database":
+			db.Kill()
+			must(t, db.Start())
+		}
+		if rng.IntN(3) > 0 { // Else the next one while it recovers.
+			engine.Until("rows behind the kill of the "+name, func() bool { return p.Count("shop.events") > before })
+		}
+	}
+	s.close()
+	want := s.events()
+	if len(want) == 0 {
+		t.Fatal("nothing was committed")
+	}
+	engine.Until("the last rows", func() bool { return p.Count("shop.events") >= int64(len(want)) })
+	engine.Until("the outbox to be empty", func() bool { return s.left() == 0 })
+	engine.Terminate()
+	for what, got := range map[string][]event{"the topic": readTopic(t, broker.Addr, "shop.order"), "the table": readTable(t, p)} {
+		if wrong := compare(got, want); wrong != "" {
+			t.Errorf("%s: %s", what, wrong)
+		}
+	}
+	return full.Figures{"kills_engine": int64(m.kills), "kills_broker": int64(m.kills), "kills_database": int64(m.kills), "events": int64(len(want)), "events_" + m.name: int64(len(want))}
 }
 
 // compare says what is wrong unless got holds each event once, each order's in their
