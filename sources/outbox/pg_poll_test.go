@@ -187,7 +187,7 @@ func TestPollGoesOnInTheMiddleOfARound(t *testing.T) {
 			}
 			switch rng.IntN(4) {
 			case 0:
-				add(w.conn, 1+rng.IntN(9))
+				add(w.conn, 1+rng.IntN(30))
 			case 1:
 				must(t, open.Commit(t.Context()))
 				open = begin(t, w.connect())
