@@ -187,23 +187,35 @@ type jsonNode struct {
 
 // jsonWalker makes types of nodes of one document.
 type jsonWalker struct {
-	root  json.RawMessage
-	refs  map[string]json.RawMessage
-	depth int
+	root json.RawMessage
+	refs map[string]json.RawMessage
+	walk *jsonWalk
 }
 
-// maxSchemaDepth bounds how deep a schema is followed: one may hold itself.
-const maxSchemaDepth = 32
+// jsonWalk is where all walkers of a schema are.
+type jsonWalk struct {
+	// open are the $ref that are being followed: what holds itself is json there.
+	open []string
+	// nodes counts those that were looked at.
+	nodes int
+}
+
+const (
+	// maxRefs bounds a chain of $ref.
+	maxRefs = 32
+	// maxNodes bounds the columns that a schema can unfold to; what is more is json.
+	maxNodes = 10_000
+)
 
 func jsonColumns(s *dataflow.RegisteredSchema, into *JSONConfig) error {
 	if _, err := compileJSONSchema(s); err != nil {
 		return err
 	}
-	w := &jsonWalker{root: json.RawMessage(s.Text), refs: map[string]json.RawMessage{}}
+	w := &jsonWalker{root: json.RawMessage(s.Text), refs: map[string]json.RawMessage{}, walk: &jsonWalk{}}
 	for _, ref := range s.References {
 		w.refs[ref.Name] = json.RawMessage(ref.Text)
 	}
-	n, _, err := w.node(w.root)
+	n, w, err := w.node(w.root)
 	if err != nil {
 		return err
 	}
@@ -224,7 +236,7 @@ func jsonColumns(s *dataflow.RegisteredSchema, into *JSONConfig) error {
 // node reads a node and follows its $ref; w is where the target's own references hold.
 func (w *jsonWalker) node(raw json.RawMessage) (n jsonNode, in *jsonWalker, err error) {
 	in = w
-	for range maxSchemaDepth {
+	for range maxRefs {
 		n = jsonNode{}
 		if err := json.Unmarshal(raw, &n); err != nil {
 			return n, in, err
@@ -238,7 +250,7 @@ func (w *jsonWalker) node(raw json.RawMessage) (n jsonNode, in *jsonWalker, err 
 			if !ok {
 				return n, in, fmt.Errorf("$ref %q is no reference of the schema", n.Ref)
 			}
-			in = &jsonWalker{root: text, refs: w.refs, depth: in.depth}
+			in = &jsonWalker{root: text, refs: w.refs, walk: w.walk}
 		}
 		if raw, err = at(in.root, pointer); err != nil {
 			return n, in, fmt.Errorf("$ref %q: %w", n.Ref, err)
@@ -289,17 +301,22 @@ func membersOf(raw json.RawMessage) (names []string, values []json.RawMessage, e
 // typeOf is the type of a column by a node, and whether null is allowed. What has no
 // other type is json.
 func (w *jsonWalker) typeOf(raw json.RawMessage) (typ string, null bool) {
-	w.depth++
-	defer func() { w.depth-- }()
-	if w.depth > maxSchemaDepth {
+	if w.walk.nodes++; w.walk.nodes > maxNodes {
 		return "json", true
+	}
+	var ref struct {
+		Ref string `json:"$ref"`
+	}
+	if json.Unmarshal(raw, &ref) == nil && ref.Ref != "" {
+		if slices.Contains(w.walk.open, ref.Ref) {
+			return "json", true
+		}
+		w.walk.open = append(w.walk.open, ref.Ref)
+		defer func() { w.walk.open = w.walk.open[:len(w.walk.open)-1] }()
 	}
 	n, in, err := w.node(raw)
 	if err != nil || len(n.AllOf) > 0 {
 		return "json", true
-	}
-	if in != w {
-		in.depth = w.depth
 	}
 	for _, several := range [][]json.RawMessage{n.OneOf, n.AnyOf} {
 		if len(several) > 0 {

@@ -153,7 +153,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	id2, err := cl.Register(ctx, subject, dataflow.RegisteredSchema{Kind: dataflow.SchemaAvro, Text: second, References: refs})
 	must(t, err)
 
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr), kgo.AllowAutoTopicCreation(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr), kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(-1), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	must(t, err)
 	defer kafka.Close()
 	send := func(values ...[]byte) {
