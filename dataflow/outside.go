@@ -18,6 +18,20 @@ type Outside interface {
 	Close() error
 }
 
+// Retainer is an optional ability of a Source for which the system outside keeps what is
+// not acknowledged, as a database its log for a replication slot.
+type Retainer interface {
+	// Retained may be called from any goroutine; ok is false while it is not known.
+	Retained() (r Retained, ok bool)
+}
+
+// Retained is how much that is.
+type Retained struct {
+	Bytes int64
+	// Alarm says in words that it is too much, and what would help; "" if it is not.
+	Alarm string
+}
+
 // Thing is one of them.
 type Thing struct {
 	// Name as people know it: "publication shop".

@@ -25,6 +25,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descRead        = desc("source_rows_total", "Records read by a source, since this process started.", "step")
 	descWatermark   = desc("source_watermark_seconds", "Watermark of a source, as Unix time.", "step")
+	descRetained    = desc("source_retained_bytes", "Bytes that the system outside keeps for a source until they are acknowledged, as a database its log for a replication slot.", "step")
 	descSplitWM     = desc("split_watermark_seconds", "Watermark of a split, as Unix time.", "step", "split")
 	descSplitLag    = desc("split_watermark_lag_seconds", "How far the watermark of a split is behind the clock; splits that are idle or have ended have none.", "step", "split")
 	descSplitPaused = desc("split_paused", "1 while a split is held back because it is too far ahead of the others (max_drift).", "step", "split")
@@ -68,6 +69,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			send(descWatermark, gauge, float64(src.Watermark)/1e6, step)
 		}
 	}
+	c.retained(s, send)
 	c.splits(send)
 	for step, k := range s.Steps {
 		if known(k.Watermark) {
@@ -131,6 +133,14 @@ func (c collector) health(send func(*prometheus.Desc, prometheus.ValueType, floa
 		}
 	}
 	send(descHealthy, prometheus.GaugeValue, healthy)
+}
+
+func (c collector) retained(s engine.Status, send func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
+	for step, src := range s.Sources {
+		if src.Retained != nil {
+			send(descRetained, prometheus.GaugeValue, float64(src.Retained.Bytes), step)
+		}
+	}
 }
 
 func (c collector) durations(ch chan<- prometheus.Metric, pipeline string) {

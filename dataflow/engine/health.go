@@ -34,6 +34,7 @@ const (
 	ProblemRefusing       = "refusing"        // producers are refused: over the high-water mark
 	ProblemLogBroken      = "log_broken"      // the write-ahead log cannot be written
 	ProblemConnection     = "connection"      // a source is not connected, or lost its session
+	ProblemRetained       = "retained"        // the system outside keeps much for a source
 	ProblemSourceStalled  = "source_stalled"  // neither rows nor word that there are none
 	ProblemWatermarkHeld  = "watermark_held"  // a split or source holds a watermark back
 	ProblemNoEpoch        = "no_epoch"        // rows wait and no epoch is written
@@ -92,6 +93,9 @@ func (j *Job) sinkHealth(s Status, now time.Time, add func(step, code, format st
 	for step, src := range s.Sources {
 		for _, text := range slices.Compact(slices.Sorted(slices.Values(src.Trouble))) {
 			add(step, ProblemConnection, "source %s: %s", step, text)
+		}
+		if src.Retained != nil && src.Retained.Alarm != "" {
+			add(step, ProblemRetained, "source %s: %s", step, src.Retained.Alarm)
 		}
 		if src.Held && j.behind(step, s) != "" {
 			add(step, ProblemSourceHeld, "source %s is not read on: %s", step, j.behind(step, s))

@@ -54,6 +54,8 @@ type SourceStatus struct {
 	Unwritten int64
 	// Trouble is what keeps it from reading, in its own words.
 	Trouble []string
+	// Retained is what the system outside keeps for it; nil: nothing, or it is not known.
+	Retained *dataflow.Retained
 }
 
 // StepStatus is one keyed step, all its tasks together.
@@ -154,6 +156,11 @@ func (c *coordinator) refreshStatus() {
 			st.MaxTime = max(st.MaxTime, dataflow.Time(t.maxNow.Load()))
 			if in, ok := t.source.(dataflow.Troubled); ok {
 				st.Trouble = append(st.Trouble, in.Trouble()...)
+			}
+			if in, ok := t.source.(dataflow.Retainer); ok {
+				if r, ok := in.Retained(); ok {
+					st.Retained = &r
+				}
 			}
 		}
 		st.Held = c.plant.backlog[name].Load()

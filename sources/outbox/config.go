@@ -59,13 +59,16 @@ type PostgresConfig struct {
 	Slot string `yaml:"slot"`
 	// Publication that the table is in. Default: the slot's name.
 	Publication string `yaml:"publication"`
+	// RetainedAlert is how many bytes of the log the server may keep for the slot before
+	// health says so; 0: any number. Default: 1GiB.
+	RetainedAlert component.Bytes `yaml:"retained_alert"`
 	// Create makes slot and publication when they are not there. Default: true.
 	Create bool `yaml:"create"`
 }
 
 // SetDefaults implements component.Defaulter.
 func (c *PostgresConfig) SetDefaults() {
-	*c = PostgresConfig{Capture: captureLog, PollEvery: defaultPollEvery, Create: true}
+	*c = PostgresConfig{Capture: captureLog, PollEvery: defaultPollEvery, RetainedAlert: 1 << 30, Create: true}
 }
 
 // The values of capture.
@@ -297,6 +300,9 @@ func checkPostgres(cfg Config) component.Problems {
 		bad("postgres.messages", "messages are in the database's log alone: capture: poll needs a table")
 	case pg.Table != "" && !tableName.MatchString(pg.Table):
 		bad("postgres.table", "table %q: expected SCHEMA.TABLE, as public.outbox", pg.Table)
+	}
+	if pg.RetainedAlert < 0 {
+		bad("postgres.retained_alert", "%d: expected 0 or more", pg.RetainedAlert)
 	}
 	if !slotName.MatchString(pg.Slot) {
 		bad("postgres.slot", "slot %q: expected 1 to 63 of the characters a-z 0-9 _", pg.Slot)

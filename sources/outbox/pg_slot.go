@@ -86,8 +86,9 @@ type slot struct {
 	confirmed pglogrepl.LSN
 	// status of the log that it needs: reserved, extended, unreserved, lost.
 	status string
-	// retained are the bytes of the log that the server keeps for it.
-	retained int64
+	// retained are the bytes of the log that the server keeps for it; left those that may
+	// be written before it is given up (max_slot_wal_keep_size), -1: any number.
+	retained, left int64
 }
 
 // findSlot returns nil if there is none.
@@ -95,8 +96,8 @@ func findSlot(ctx context.Context, conn *pgx.Conn, name string) (*slot, error) {
 	var s slot
 	var confirmed, status *string
 	err := conn.QueryRow(ctx, `SELECT active, coalesce(plugin, ''), confirmed_flush_lsn::text, wal_status,
-		coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::int8 FROM pg_replication_slots WHERE slot_name = $1`, name).
-		Scan(&s.active, &s.plugin, &confirmed, &status, &s.retained)
+		coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::int8, coalesce(safe_wal_size, -1)::int8 FROM pg_replication_slots WHERE slot_name = $1`, name).
+		Scan(&s.active, &s.plugin, &confirmed, &status, &s.retained, &s.left)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

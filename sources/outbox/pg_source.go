@@ -46,9 +46,11 @@ type pgSource struct {
 	// acked is how far the targets hold all, wanted where the clean-up waits for them
 	// to be.
 	acked, wanted atomic.Uint64
-	// cleaning: the clean-up runs.
-	cleaning bool
-	work     sync.WaitGroup
+	// cleaning: the clean-up runs; watching: the slot is looked at.
+	cleaning, watching bool
+	// kept is what the server keeps for the slot; nil: not known yet.
+	kept atomic.Pointer[dataflow.Retained]
+	work sync.WaitGroup
 	// mu guards what Close and Ack use.
 	mu     sync.Mutex
 	stream *stream
@@ -334,6 +336,10 @@ func (s *pgSource) keep(st *stream) error {
 		c.open = func(ctx context.Context) (cleanTable, error) { return openPgCleanup(ctx, s.cfg, endOfLog) }
 		s.work.Go(func() { c.run(s.life) })
 	}
+	if !s.watching && !s.env.Preview {
+		s.watching = true
+		s.work.Go(func() { s.watch(s.life) })
+	}
 	return nil
 }
 
@@ -448,4 +454,6 @@ var (
 	_ dataflow.Ender      = (*pgSource)(nil)
 	_ dataflow.Acker      = (*pgSource)(nil)
 	_ dataflow.Locator    = (*pgSource)(nil)
+	_ dataflow.Retainer   = (*pgSource)(nil)
+	_ dataflow.Outsider   = (*pgSource)(nil)
 )

@@ -306,4 +306,5 @@ var (
 	_ dataflow.Ender      = (*poller)(nil)
 	_ dataflow.Acker      = (*poller)(nil)
 	_ dataflow.Locator    = (*poller)(nil)
+	_ dataflow.Outsider   = (*poller)(nil)
 )
