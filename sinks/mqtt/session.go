@@ -34,6 +34,7 @@ type connection struct {
 
 	mu    sync.Mutex
 	cause error // why it ended
+	known chan struct{}
 }
 
 // acks is a session that tells us of each acknowledgement: the library only waits for
@@ -59,7 +60,7 @@ func (s *sender) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, unavailable(err, "connect to the broker")
 	}
-	c := &connection{session: &acks{SessionManager: state.NewInMemory()}}
+	c := &connection{session: &acks{SessionManager: state.NewInMemory()}, known: make(chan struct{})}
 	c.client = paho.NewClient(paho.ClientConfig{
 		ClientID: s.clientID, Conn: conn, Session: c.session, PacketTimeout: answerWithin,
 		OnClientError: c.failed,
@@ -131,11 +132,18 @@ func (c *connection) failed(err error) {
 	defer c.mu.Unlock()
 	if c.cause == nil {
 		c.cause = err
+		close(c.known)
 	}
 }
 
-// why is the cause of the end, or err.
+// why is the cause of the end, which the library tells soon after it, or err.
 func (c *connection) why(err error) error {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-c.known:
+	case <-t.C:
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != nil {
