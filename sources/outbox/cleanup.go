@@ -12,22 +12,28 @@ import (
 
 // Cleanup says what becomes of rows that are committed in every target.
 type Cleanup struct {
-	// Mode is delete, or mark: column is set to now().
-	Mode string `yaml:"mode,required" oneof:"delete,mark"`
+	// Mode is delete; mark: column is set to now(); or drop_partitions: partitions of the
+	// table are dropped whose range is past and whose rows are all committed in every
+	// target.
+	Mode string `yaml:"mode,required" oneof:"delete,mark,drop_partitions"`
 	// Column of type timestamptz or timestamp that mark sets; it is null before.
 	Column string `yaml:"column"`
+	// After is how long the range of a partition must be past before it is dropped: a row
+	// that is written into it later is an error of the application. Default: 1h.
+	After component.Duration `yaml:"after"`
 	// Every is how long to wait when there was nothing to clean up. Default: 1s.
 	Every component.Duration `yaml:"every"`
 	// Batch is how many rows one transaction cleans up, 1 to 100000. Default: 1000.
 	Batch int `yaml:"batch"`
 	// LockTimeout bounds how long a transaction waits for a lock of the table; rows that
-	// are locked are left for later. Default: 100ms.
+	// are locked are left for later. MySQL knows whole seconds, at least one. Default:
+	// 100ms.
 	LockTimeout component.Duration `yaml:"lock_timeout"`
 }
 
 // SetDefaults implements component.Defaulter.
 func (c *Cleanup) SetDefaults() {
-	*c = Cleanup{Every: component.Duration(time.Second), Batch: 1000, LockTimeout: component.Duration(100 * time.Millisecond)}
+	*c = Cleanup{After: component.Duration(time.Hour), Every: component.Duration(time.Second), Batch: 1000, LockTimeout: component.Duration(100 * time.Millisecond)}
 }
 
 func (c *Cleanup) check(messages bool) (out component.Problems) {
@@ -39,8 +45,11 @@ func (c *Cleanup) check(messages bool) (out component.Problems) {
 		bad("mode", "messages leave nothing to clean up: remove cleanup")
 	case c.Mode == "mark" && c.Column == "":
 		bad("column", "mark needs the name of a column that is set to now()")
-	case c.Mode == "delete" && c.Column != "":
+	case c.Mode != "mark" && c.Column != "":
 		bad("column", "only with mode: mark")
+	}
+	if c.After.D() < 0 {
+		bad("after", "%s: expected 0s or more", c.After.D())
 	}
 	if c.Every.D() < 10*time.Millisecond {
 		bad("every", "%s: expected at least 10ms", c.Every.D())

@@ -25,15 +25,27 @@ type myCleanup struct {
 	lock string
 }
 
-func openMyCleanup(ctx context.Context, dir string, cfg Config, place func() uint64) (_ *myCleanup, err error) {
-	c := &myCleanup{cfg: cfg, place: place, table: quoteMy(cfg.MySQL.Table), id: quoteMy(cfg.Columns.ID), lock: " FOR UPDATE"}
-	settings, err := mySettings(*cfg.MySQL, dir)
+// openMyCleanTable connects to what is cleaned up as the config says.
+func openMyCleanTable(ctx context.Context, dir string, cfg Config, place func() uint64) (cleanTable, error) {
+	c, maria, err := openMyCleanup(ctx, dir, cfg, place)
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Cleanup.Mode == modePartitions {
+		return &myPartitions{myCleanup: c, maria: maria, past: map[string]time.Time{}}, nil
+	}
+	return c, nil
+}
+
+func openMyCleanup(ctx context.Context, dir string, cfg Config, place func() uint64) (_ *myCleanup, maria bool, err error) {
+	c := &myCleanup{cfg: cfg, place: place, table: quoteMy(cfg.MySQL.Table), id: quoteMy(cfg.Columns.ID), lock: " FOR UPDATE"}
+	settings, err := mySettings(*cfg.MySQL, dir)
+	if err != nil {
+		return nil, false, err
+	}
 	// Which locks no gap, into which the application could want to insert.
 	if c.db, c.conn, err = myConnect(ctx, settings, "READ COMMITTED"); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() {
 		if err != nil {
@@ -42,7 +54,7 @@ func openMyCleanup(ctx context.Context, dir string, cfg Config, place func() uin
 	}()
 	server, err := describeMy(ctx, c.conn, cfg)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	c.integer = strings.HasSuffix(server.columns[cfg.Columns.ID], "int")
 	if server.skips {
@@ -51,7 +63,7 @@ func openMyCleanup(ctx context.Context, dir string, cfg Config, place func() uin
 	// The server knows whole seconds.
 	seconds := max(1, int(cfg.Cleanup.LockTimeout.D().Round(time.Second)/time.Second))
 	_, err = c.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, SESSION innodb_lock_wait_timeout = %d", seconds, seconds))
-	return c, explainMy("set lock_wait_timeout", err)
+	return c, server.maria, explainMy("set lock_wait_timeout", err)
 }
 
 func (c *myCleanup) close() {

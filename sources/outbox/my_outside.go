@@ -81,7 +81,7 @@ func (o *myOutside) Things(ctx context.Context) ([]dataflow.Thing, error) {
 		process.Detail = "it is by the list of statements that ids which no row will have are told from those of rows that come late"
 	}
 	out := []dataflow.Thing{table, process}
-	if c := o.cfg.Cleanup; c != nil && !table.Wrong {
+	if c := o.cfg.Cleanup; c != nil && !table.Wrong && c.Mode != modePartitions {
 		t, err := o.cleanup(ctx, me)
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ const trialEvery = 200 * time.Millisecond
 func newMySource(env *dataflow.Env, cfg Config, s *shape, r *rows) *poller {
 	table := &myPoll{cfg: cfg, my: *cfg.MySQL, dir: env.Dir, shape: s}
 	p := newPoller(env, cfg, s, r, table, cfg.MySQL.PollEvery.D())
-	p.cleanBy(func(ctx context.Context) (cleanTable, error) { return openMyCleanup(ctx, env.Dir, cfg, p.place) })
+	p.cleanBy(func(ctx context.Context) (cleanTable, error) { return openMyCleanTable(ctx, env.Dir, cfg, p.place) })
 	return p
 }
 

@@ -19,6 +19,19 @@ type pgCleanup struct {
 	table, id, idType string
 }
 
+// openPgCleanTable connects to what is cleaned up as the config says; place is behind all
+// that is committed when it is called.
+func openPgCleanTable(ctx context.Context, cfg Config, place func(context.Context, *pgx.Conn) (uint64, error)) (cleanTable, error) {
+	c, err := openPgCleanup(ctx, cfg, place)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Cleanup.Mode == modePartitions {
+		return &pgPartitions{pgCleanup: c, full: cfg, past: map[string]time.Time{}}, nil
+	}
+	return c, nil
+}
+
 // endOfLog is the place of a cleanTable where the log is read.
 func endOfLog(ctx context.Context, conn *pgx.Conn) (uint64, error) {
 	var text string

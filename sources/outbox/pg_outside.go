@@ -132,6 +132,9 @@ func (o *pgOutside) cleanup(ctx context.Context) (dataflow.Thing, error) {
 	if c == nil {
 		return dataflow.Thing{}, nil
 	}
+	if c.Mode == modePartitions {
+		return o.owner(ctx)
+	}
 	right := map[string]string{"delete": "DELETE", "mark": "UPDATE"}[c.Mode]
 	t := dataflow.Thing{Name: "right " + right + " on " + o.pg.Table}
 	// FOR UPDATE, by which rows that are locked are left out, needs UPDATE as well.
@@ -146,6 +149,26 @@ func (o *pgOutside) cleanup(ctx context.Context) (dataflow.Thing, error) {
 			rights = "DELETE, UPDATE"
 		}
 		t.Fix = []string{"GRANT " + rights + " ON " + quoteTable(o.pg.Table) + " TO " + o.me()}
+	}
+	return t, nil
+}
+
+// owner looks whether partitions may be dropped.
+func (o *pgOutside) owner(ctx context.Context) (dataflow.Thing, error) {
+	t := dataflow.Thing{Name: "owner of " + o.pg.Table}
+	var owner, parted *bool
+	err := o.conn.QueryRow(ctx, `SELECT pg_has_role(c.relowner, 'USAGE'), EXISTS (SELECT 1 FROM pg_partitioned_table p WHERE p.partrelid = c.oid AND p.partstrat = 'r' AND p.partnatts = 1)
+		FROM pg_class c WHERE c.oid = to_regclass($1)`, quoteTable(o.pg.Table)).Scan(&owner, &parted)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return dataflow.Thing{}, nil // It was said that there is no table.
+	case err != nil:
+		return t, explain("look at the owner of the outbox", err)
+	case !*parted:
+		t.Wrong, t.Manual, t.Detail = true, true, "the table is not PARTITION BY RANGE of one column: there are no partitions to drop"
+	case !*owner:
+		t.Wrong, t.Manual, t.Detail = true, true, "role "+o.role+" may not drop partitions: the table and its partitions must belong to it, or to a role that it is a member of"
+		t.Fix = []string{"ALTER TABLE " + quoteTable(o.pg.Table) + " OWNER TO " + o.me()}
 	}
 	return t, nil
 }

@@ -53,7 +53,7 @@ type pgPoll struct {
 func newPgPoller(env *dataflow.Env, cfg Config, s *shape, r *rows) *poller {
 	p := newPoller(env, cfg, s, r, &pgPoll{cfg: cfg, pg: *cfg.Postgres, shape: s}, cfg.Postgres.PollEvery.D())
 	p.cleanBy(func(ctx context.Context) (cleanTable, error) {
-		return openPgCleanup(ctx, cfg, func(context.Context, *pgx.Conn) (uint64, error) { return p.place(), nil })
+		return openPgCleanTable(ctx, cfg, func(context.Context, *pgx.Conn) (uint64, error) { return p.place(), nil })
 	})
 	return p
 }

@@ -333,7 +333,7 @@ func (s *pgSource) keep(st *stream) error {
 	if s.cfg.Cleanup != nil && !s.cleaning && !s.env.Preview {
 		s.cleaning = true
 		c := &cleaner{cfg: *s.cfg.Cleanup, env: s.env, acked: &s.acked, wanted: &s.wanted, nudge: s.nudge}
-		c.open = func(ctx context.Context) (cleanTable, error) { return openPgCleanup(ctx, s.cfg, endOfLog) }
+		c.open = func(ctx context.Context) (cleanTable, error) { return openPgCleanTable(ctx, s.cfg, endOfLog) }
 		s.work.Go(func() { c.run(s.life) })
 	}
 	if !s.watching && !s.env.Preview {
