@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"frazil/dataflow/flowtest/full"
@@ -58,6 +59,7 @@ func TestHTTP(t *testing.T) {
 				receiver.Until("rows behind the kill of the "+name, func() bool { return to.Count("t.posted") > before })
 			}
 		}
+		sender.Until("the sender to run", func() bool { return strings.Contains(sender.Stderr.String(), "running") })
 		sender.Terminate()
 		n := from.Count("t.sent")
 		receiver.Until("all rows", func() bool { return to.Count("t.posted") >= n })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"frazil/dataflow/flowtest/full"
@@ -65,6 +66,7 @@ func TestMQTT(t *testing.T) {
 				receiver.Until("rows behind the end of the "+name, func() bool { return to.Count("t.got") > before })
 			}
 		}
+		sender.Until("the sender to run", func() bool { return strings.Contains(sender.Stderr.String(), "running") })
 		sender.Terminate()
 		n := from.Count("t.sent")
 		var got []int64
