@@ -91,6 +91,8 @@ var advice = []struct {
 	{"53400", "", true, "the server has no slot left: drop one that nobody uses (SELECT * FROM pg_replication_slots), or raise max_replication_slots"},
 	{"53300", "", false, "the server has no connection left: raise max_connections or max_wal_senders"},
 	{"42501", "", true, "the role lacks a right: ALTER ROLE name REPLICATION, GRANT SELECT ON the table; to make a publication it must own the table, or an owner runs the statement"},
+	{"25006", "", true, "the server is a replica: the clean-up needs the primary"},
+	{"40001", "", false, "a replica gave up the query for changes that it has to replay: it is asked again; max_standby_streaming_delay or hot_standby_feedback spare that"},
 	{"28P01", "", true, "the password is wrong"},
 	{"28000", "", true, "the server refuses the role or the host: see pg_hba.conf; replication connections to a database need a line of their own for that database"},
 	{"3D000", "", true, "there is no such database"},

@@ -19,8 +19,12 @@ const plugin = "pgoutput"
 // checkServer fails if the server cannot do what is asked of it.
 func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	var level string
-	if err := conn.QueryRow(ctx, "SHOW wal_level").Scan(&level); err != nil {
+	var replica bool
+	if err := conn.QueryRow(ctx, "SELECT current_setting('wal_level'), pg_is_in_recovery()").Scan(&level, &replica); err != nil {
 		return explain("ask for wal_level", err)
+	}
+	if replica {
+		return dataflow.Permanentf("the server is a replica, whose log is not read here: read the primary, or write capture: poll")
 	}
 	if level != "logical" {
 		return dataflow.Permanentf("wal_level is %s, and replication needs logical: ALTER SYSTEM SET wal_level = logical, and restart the server", level)

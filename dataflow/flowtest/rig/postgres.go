@@ -107,6 +107,8 @@ type PostgresServer struct {
 	as            *syscall.Credential
 	starts        int
 	process       *process
+	// ready is what the log says when it serves; "" is that of a primary.
+	ready string
 }
 
 // NewPostgres starts a server with its data in a folder of its own; it ends with
@@ -276,7 +278,11 @@ func (p *PostgresServer) Start() error {
 		return err
 	}
 	p.process = run
-	if err := run.wait(run.logs("database system is ready to accept connections")); err != nil {
+	ready := p.ready
+	if ready == "" {
+		ready = "database system is ready to accept connections"
+	}
+	if err := run.wait(run.logs(ready)); err != nil {
 		p.Kill()
 		return err
 	}
