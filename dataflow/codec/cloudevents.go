@@ -113,20 +113,30 @@ func (e *CloudEvent) setData(data, encoded []byte) *dataflow.Bad {
 // attributes are the headers that begin with ce-, each asked for by visit with its
 // name in lower case; body is the data. It aliases body.
 func CloudEventFromHeaders(contentType string, headers func(visit func(name, value string) *dataflow.Bad) *dataflow.Bad, body []byte) (CloudEvent, *dataflow.Bad) {
+	return fromHeaders("ce-", headerText, contentType, headers, body)
+}
+
+// CloudEventFromKafka is CloudEventFromHeaders for the Kafka binding: attributes are the
+// headers that begin with ce_, their values text as it is.
+func CloudEventFromKafka(contentType string, headers func(visit func(name, value string) *dataflow.Bad) *dataflow.Bad, body []byte) (CloudEvent, *dataflow.Bad) {
+	return fromHeaders("ce_", plainText, contentType, headers, body)
+}
+
+func fromHeaders(prefix string, textOf func(string) (string, error), contentType string, headers func(visit func(name, value string) *dataflow.Bad) *dataflow.Bad, body []byte) (CloudEvent, *dataflow.Bad) {
 	var e CloudEvent
 	var isSet attributes
 	bad := headers(func(name, value string) *dataflow.Bad {
-		name, ok := strings.CutPrefix(name, "ce-")
+		name, ok := strings.CutPrefix(name, prefix)
 		if !ok {
 			return nil
 		}
-		text, err := headerText(value)
+		text, err := textOf(value)
 		if err != nil {
-			return badEvent("header ce-%s: %v", name, err)
+			return badEvent("header %s%s: %v", prefix, name, err)
 		}
 		switch {
 		case name == "datacontenttype":
-			return badEvent("header ce-datacontenttype: the type of the data is the header Content-Type")
+			return badEvent("header %sdatacontenttype: the type of the data is the header Content-Type", prefix)
 		case known[name]:
 			return isSet.set(&e, name, text)
 		}
@@ -140,6 +150,13 @@ func CloudEventFromHeaders(contentType string, headers func(visit func(name, val
 		e.Data = emptyObject
 	}
 	return e, bad
+}
+
+func plainText(v string) (string, error) {
+	if !utf8.ValidString(v) {
+		return "", fmt.Errorf("expected UTF-8 text, got %q", v)
+	}
+	return v, nil
 }
 
 // headerText undoes quotes and percent signs of a header, as the HTTP binding asks.

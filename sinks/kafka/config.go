@@ -30,6 +30,9 @@ type Config struct {
 	// Headers maps names of headers to expressions; one that is null is left out.
 	// Default: none.
 	Headers component.NamedExprs `yaml:"headers"`
+	// CloudEvents makes records events by CloudEvents 1.0, in the binary mode of the Kafka
+	// binding: attributes are headers, the value is the data. Default: none.
+	CloudEvents *EventConfig `yaml:"cloudevents"`
 	// Partition is an expression whose value is the number of the partition. Default:
 	// by the hash of the key, as Kafka's own clients do it.
 	Partition string `yaml:"partition"`

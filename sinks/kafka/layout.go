@@ -26,6 +26,8 @@ type layout struct {
 type header struct {
 	name string
 	expr *expr.Expr
+	// required: a row without it is bad.
+	required bool
 }
 
 func newLayout(in dataflow.Stream, cfg Config) (*layout, component.Problems) {
@@ -57,7 +59,19 @@ func newLayout(in dataflow.Stream, cfg Config) (*layout, component.Problems) {
 	l.partition = compile("partition", cfg.Partition, isInteger, "an integer")
 	l.timestamp = compile("timestamp", cfg.Timestamp, isTimestamp, "timestamptz or timestamp")
 	for _, h := range cfg.Headers {
-		l.headers = append(l.headers, header{h.Name, compile("headers."+h.Name, h.Expr, nil, "")})
+		l.headers = append(l.headers, header{h.Name, compile("headers."+h.Name, h.Expr, nil, ""), false})
+	}
+	events, problems := cfg.CloudEvents.headers(cfg)
+	out = append(out, problems...)
+	for _, h := range events {
+		fits, want := isScalar, "a single value"
+		if h.name == "ce_time" {
+			fits, want = isTimestampTZ, "timestamptz"
+		}
+		if h.path == "" || !h.required && h.name != "ce_time" {
+			fits = nil
+		}
+		l.headers = append(l.headers, header{h.name, compile(h.path, h.expr, fits, want), h.required})
 	}
 	if l.upserts && l.key != nil {
 		for _, c := range l.key.Columns() {
@@ -72,5 +86,9 @@ func newLayout(in dataflow.Stream, cfg Config) (*layout, component.Problems) {
 func isInteger(t arrow.DataType) bool {
 	return t.ID() == arrow.INT32 || t.ID() == arrow.INT64
 }
+
+func isScalar(t arrow.DataType) bool { return t.ID() != arrow.LIST && t.ID() != arrow.STRUCT }
+
+func isTimestampTZ(t arrow.DataType) bool { return arrow.TypeEqual(t, dataflow.TypeTimestampTZ) }
 
 func isTimestamp(t arrow.DataType) bool { return t.ID() == arrow.TIMESTAMP }

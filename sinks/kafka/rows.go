@@ -10,6 +10,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/brokers"
+	"frazil/dataflow/codec"
 	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -205,7 +206,9 @@ func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, err
 		r.part = r.object(r.part[:0], b, i)
 		r.buf = appendBytes(r.buf, r.part, true)
 	}
-	r.headersOf(headers, i)
+	if bad := r.headersOf(headers, i); bad != nil {
+		return bad, nil
+	}
 	if len(r.buf) > r.limit {
 		return &dataflow.Bad{Reason: "too_large", Detail: fmt.Sprintf("the record has %d bytes, and max_record is %d", len(r.buf), r.limit)}, nil
 	}
@@ -336,22 +339,29 @@ func (r *rows) changelogKey(b arrow.RecordBatch, i int) {
 	r.buf = appendBytes(r.buf, append(r.part, '}'), true)
 }
 
-func (r *rows) headersOf(made []arrow.Array, i int) {
+func (r *rows) headersOf(made []arrow.Array, i int) *dataflow.Bad {
 	n := 0
-	for _, a := range made {
+	for j, a := range made {
 		if a.IsValid(i) {
 			n++
+		} else if h := r.layout.headers[j]; h.required {
+			return &dataflow.Bad{Reason: codec.ReasonInvalidEvent, Detail: fmt.Sprintf("%s is null, and an event has a %s", h.expr, h.name)}
 		}
 	}
 	r.buf = binary.AppendUvarint(r.buf, uint64(n))
 	for j, a := range made {
 		if a.IsValid(i) {
-			name := r.layout.headers[j].name
-			r.buf = binary.AppendUvarint(r.buf, uint64(len(name)))
-			r.buf = append(r.buf, name...)
+			h := r.layout.headers[j]
+			r.buf = binary.AppendUvarint(r.buf, uint64(len(h.name)))
+			r.buf = append(r.buf, h.name...)
+			from := len(r.buf)
 			r.value1(a, i)
+			if h.required && len(r.buf) == from+1 { // The length alone.
+				return &dataflow.Bad{Reason: codec.ReasonInvalidEvent, Detail: fmt.Sprintf("%s is empty, and an event has a %s", h.expr, h.name)}
+			}
 		}
 	}
+	return nil
 }
 
 func (r *rows) release() { r.bad.Release() }

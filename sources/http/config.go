@@ -3,6 +3,7 @@ package http
 import (
 	"time"
 
+	"frazil/dataflow/codec"
 	"frazil/dataflow/component"
 	"frazil/dataflow/ingest"
 )
@@ -55,24 +56,8 @@ type Metadata struct {
 	Headers string `yaml:"headers"`
 	// Header makes a string column of each header named, null where it is missing:
 	// {X-Device: device}. Of several values the first one counts.
-	Header map[string]string `yaml:"header"`
-	// EventID: string, the attribute id of a CloudEvent, null for other records, as
-	// with all columns that follow.
-	EventID string `yaml:"ce_id"`
-	// EventSource: string, source.
-	EventSource string `yaml:"ce_source"`
-	// EventType: string, type.
-	EventType string `yaml:"ce_type"`
-	// EventSubject: string, subject.
-	EventSubject string `yaml:"ce_subject"`
-	// EventTime: timestamptz, time.
-	EventTime string `yaml:"ce_time"`
-	// EventSchema: string, dataschema.
-	EventSchema string `yaml:"ce_dataschema"`
-	// EventContentType: string, datacontenttype.
-	EventContentType string `yaml:"ce_datacontenttype"`
-	// EventExtensions: json, an object with all other attributes.
-	EventExtensions string `yaml:"ce_extensions"`
+	Header              map[string]string `yaml:"header"`
+	codec.EventMetadata `yaml:",inline"`
 }
 
 // Auth says who may post: whoever shows one of these.

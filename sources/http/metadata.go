@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"frazil/dataflow"
-	"frazil/dataflow/codec"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -67,35 +66,9 @@ func (m Metadata) columns() []column {
 			}
 		}})
 	}
-	event := func(path, name string, of func(e *codec.CloudEvent) string) {
-		text(path, name, true, func(r *request, i int) string {
-			if e := r.event(i); e != nil {
-				return of(e)
-			}
-			return ""
-		})
+	for _, c := range m.EventMetadata.Columns() {
+		other(c.Key, c.Name, c.Type, true, func(b array.Builder, r *request, i int) { c.Append(b, r.event(i)) })
 	}
-	event("ce_id", m.EventID, func(e *codec.CloudEvent) string { return e.ID })
-	event("ce_source", m.EventSource, func(e *codec.CloudEvent) string { return e.Source })
-	event("ce_type", m.EventType, func(e *codec.CloudEvent) string { return e.Type })
-	event("ce_subject", m.EventSubject, func(e *codec.CloudEvent) string { return e.Subject })
-	other("ce_time", m.EventTime, dataflow.TypeTimestampTZ, true, func(b array.Builder, r *request, i int) {
-		if e := r.event(i); e != nil && e.HasTime {
-			b.(*array.TimestampBuilder).Append(arrow.Timestamp(e.Time))
-		} else {
-			b.AppendNull()
-		}
-	})
-	event("ce_dataschema", m.EventSchema, func(e *codec.CloudEvent) string { return e.DataSchema })
-	event("ce_datacontenttype", m.EventContentType, func(e *codec.CloudEvent) string { return e.DataContentType })
-	other("ce_extensions", m.EventExtensions, dataflow.TypeJSON, true, func(b array.Builder, r *request, i int) {
-		in := b.(*array.ExtensionBuilder)
-		if e := r.event(i); e != nil && len(e.Extensions) > 0 {
-			in.StorageBuilder().(*array.StringBuilder).Append(string(e.ExtensionsJSON()))
-		} else {
-			in.AppendNull()
-		}
-	})
 	return out
 }
 

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"frazil/dataflow"
+	"frazil/dataflow/codec"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -9,10 +10,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// rows makes batches of records: the decoder's columns, the metadata that is
-// asked for, and the system columns.
+// rows makes batches of records: the decoder's columns, those of keys, the metadata
+// that is asked for, and the system columns.
 type rows struct {
+	cfg    Config
+	alloc  memory.Allocator
 	dec    dataflow.Decoder
+	waits  dataflow.WaitingDecoder // dec, if it may need something from outside; see missing.go
+	key    *keys                   // nil: keys are not decoded
 	bad    *dataflow.BadRows
 	schema *arrow.Schema
 	meta   []metaColumn
@@ -26,86 +31,50 @@ type rows struct {
 
 // metaColumn appends one thing about a record.
 type metaColumn struct {
-	b      array.Builder
-	append func(*kgo.Record)
+	column
+	b array.Builder
 }
 
-func newRows(env *dataflow.Env, cfg Config, dec dataflow.Decoder) *rows {
+func newRows(env *dataflow.Env, cfg Config, dec dataflow.Decoder) (*rows, error) {
 	alloc := env.Alloc
 	if alloc == nil {
 		alloc = memory.DefaultAllocator
 	}
-	r := &rows{dec: dec, bad: dataflow.NewBadRows(env), ints: array.NewInt64Builder(alloc)}
+	r := &rows{cfg: cfg, alloc: alloc, dec: dec, bad: dataflow.NewBadRows(env), ints: array.NewInt64Builder(alloc)}
+	r.waits, _ = dec.(dataflow.WaitingDecoder)
 	fields := append([]arrow.Field{}, dec.Schema().Fields()...)
+	if cfg.Key != nil {
+		keyDec, err := cfg.Key.New(alloc)
+		if err != nil {
+			return nil, err
+		}
+		r.key = newKeys(keyDec)
+		for _, f := range keyDec.Schema().Fields() {
+			f.Nullable = true
+			fields = append(fields, f)
+		}
+	}
 	for _, c := range cfg.Metadata.columns() {
-		nullable := c.kind == "key" || c.kind == "headers" || c.kind == "timestamp"
-		fields = append(fields, arrow.Field{Name: c.name, Type: c.typ, Nullable: nullable})
-		r.meta = append(r.meta, newMetaColumn(c, array.NewBuilder(alloc, c.typ)))
+		fields = append(fields, arrow.Field{Name: c.name, Type: c.typ, Nullable: c.nullable})
+		r.meta = append(r.meta, metaColumn{c, array.NewBuilder(alloc, c.typ)})
 	}
 	fields = append(fields,
 		arrow.Field{Name: dataflow.SysPos, Type: dataflow.TypeInt64},
 		arrow.Field{Name: dataflow.SysArrived, Type: dataflow.TypeInt64, Nullable: true})
 	r.schema = arrow.NewSchema(fields, nil)
-	return r
-}
-
-func newMetaColumn(c column, b array.Builder) metaColumn {
-	out := metaColumn{b: b}
-	switch b := b.(type) {
-	case *array.BinaryBuilder:
-		out.append = func(r *kgo.Record) {
-			if r.Key == nil {
-				b.AppendNull()
-			} else {
-				b.Append(r.Key)
-			}
-		}
-	case *array.ListBuilder:
-		out.append = func(r *kgo.Record) { appendHeaders(b, r.Headers) }
-	case *array.TimestampBuilder:
-		out.append = func(r *kgo.Record) {
-			if r.Attrs.TimestampType() < 0 {
-				b.AppendNull()
-			} else {
-				b.Append(arrow.Timestamp(r.Timestamp.UnixMicro()))
-			}
-		}
-	case *array.StringBuilder:
-		out.append = func(r *kgo.Record) { b.Append(r.Topic) }
-	case *array.Int32Builder:
-		out.append = func(r *kgo.Record) { b.Append(r.Partition) }
-	case *array.Int64Builder:
-		out.append = func(r *kgo.Record) { b.Append(r.Offset) }
-	default:
-		panic("kafka metadata column " + c.kind + " has no builder")
-	}
-	return out
-}
-
-func appendHeaders(b *array.ListBuilder, headers []kgo.RecordHeader) {
-	b.Append(true)
-	st := b.ValueBuilder().(*array.StructBuilder)
-	keys, values := st.FieldBuilder(0).(*array.StringBuilder), st.FieldBuilder(1).(*array.BinaryBuilder)
-	for _, h := range headers {
-		st.Append(true)
-		keys.Append(h.Key)
-		if h.Value == nil {
-			values.AppendNull()
-		} else {
-			values.Append(h.Value)
-		}
-	}
+	return r, nil
 }
 
 // add makes a row of r, or a bad row.
 func (w *rows) add(sp *split, r *kgo.Record) {
 	pos := position{gen: sp.pos.gen, offset: r.Offset}.sys()
-	if bad := w.dec.Append(r.Value); bad != nil {
+	e, bad := w.decode(r)
+	if bad != nil {
 		w.bad.AddRaw(bad, sp.name, locate(sp.name, pos), r.Value)
 		return
 	}
 	for i := range w.meta {
-		w.meta[i].append(r)
+		w.meta[i].append(w.meta[i].b, r, e)
 	}
 	w.pos = append(w.pos, pos)
 	if r.Attrs.TimestampType() == 1 { // LogAppendTime
@@ -114,6 +83,34 @@ func (w *rows) add(sp *split, r *kgo.Record) {
 		w.hasArrived = append(w.hasArrived, make([]bool, n-len(w.hasArrived))...)
 		w.arrived[n-1], w.hasArrived[n-1] = int64(dataflow.TimeOf(r.Timestamp)), true
 	}
+}
+
+// decode appends what the value and the key of r give, or nothing.
+func (w *rows) decode(r *kgo.Record) (e *codec.CloudEvent, bad *dataflow.Bad) {
+	value := r.Value
+	if w.cfg.CloudEvents {
+		if e, bad = event(r); bad != nil {
+			return nil, bad
+		}
+		value = e.Data
+	}
+	if w.cfg.Metadata.Header != nil {
+		if bad := w.cfg.Metadata.badHeader(r); bad != nil {
+			return nil, bad
+		}
+	}
+	if w.key != nil {
+		if bad := w.key.decode(r.Key); bad != nil {
+			return nil, bad
+		}
+	}
+	if bad := w.dec.Append(value); bad != nil {
+		return nil, bad
+	}
+	if w.key != nil {
+		w.key.keep(r.Key)
+	}
+	return e, nil
 }
 
 // system builds the system columns.
@@ -135,6 +132,9 @@ func (w *rows) flush() arrow.RecordBatch {
 		return nil
 	}
 	cols := w.dec.Flush()
+	if w.key != nil {
+		cols = append(cols, w.key.flush(w.alloc)...)
+	}
 	for _, m := range w.meta {
 		cols = append(cols, m.b.NewArray())
 	}
@@ -148,17 +148,25 @@ func (w *rows) flush() arrow.RecordBatch {
 }
 
 func (w *rows) release() {
-	for _, c := range w.dec.Flush() {
-		c.Release()
-	}
-	if dec, ok := w.dec.(interface{ Release() }); ok {
-		dec.Release()
+	giveUp(w.dec)
+	if w.key != nil {
+		w.key.release()
 	}
 	for _, m := range w.meta {
 		m.b.Release()
 	}
 	w.ints.Release()
 	w.bad.Release()
+}
+
+// giveUp ends a decoder.
+func giveUp(dec dataflow.Decoder) {
+	for _, c := range dec.Flush() {
+		c.Release()
+	}
+	if dec, ok := dec.(interface{ Release() }); ok {
+		dec.Release()
+	}
 }
 
 // decodedEvery is after how many rows the decoder is asked for its size: it

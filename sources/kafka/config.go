@@ -8,6 +8,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/brokers"
+	"frazil/dataflow/codec"
 	"frazil/dataflow/component"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -37,6 +38,15 @@ type Config struct {
 	// fail (default) stops with the partition, what was wanted and what there is;
 	// continue goes on at the first record that exists, logged and counted.
 	OnGap string `yaml:"on_gap" oneof:"fail,continue"`
+	// Key decodes the records' keys, as the step's decode block does with the values:
+	// {text: {column: device}}, {avro: {registry: ..., subject: ...}}. Its columns stand
+	// behind those of the value, and are null where a record has no key. A record whose
+	// key cannot be decoded is bad. Default: keys are not read.
+	Key *codec.Config `yaml:"key"`
+	// CloudEvents: true reads records as CloudEvents 1.0, of both modes of the Kafka
+	// binding: the decode block gets the data of each, metadata the attributes. A record
+	// that is no event is bad (invalid_event). Default: false.
+	CloudEvents bool `yaml:"cloudevents"`
 	// Metadata adds columns behind the decoded ones. Each entry names the column
 	// to make. Default: none.
 	Metadata Metadata `yaml:"metadata"`
@@ -56,6 +66,10 @@ type Metadata struct {
 	Key string `yaml:"key"`
 	// Headers: list<struct{key: string, value: binary}>, in the record's order.
 	Headers string `yaml:"headers"`
+	// Header makes a string column of each header named, null where it is missing:
+	// {traceparent: trace}. Of several values the last one counts; one that is no UTF-8
+	// makes the record bad.
+	Header map[string]string `yaml:"header"`
 	// Timestamp: timestamptz, by the producer or the broker as the topic says;
 	// null for records of a format without.
 	Timestamp string `yaml:"timestamp"`
@@ -65,6 +79,8 @@ type Metadata struct {
 	Partition string `yaml:"partition"`
 	// Offset: int64.
 	Offset string `yaml:"offset"`
+
+	codec.EventMetadata `yaml:",inline"`
 }
 
 // Values of Start, Isolation and OnGap.
@@ -110,36 +126,6 @@ Memory: per broker one answer of fetch_max bytes is decoded while the next one w
 	})
 }
 
-// column is a metadata column that is asked for.
-type column struct {
-	kind string // the key in YAML
-	name string
-	typ  arrow.DataType
-}
-
-var headersType = arrow.ListOf(arrow.StructOf(
-	arrow.Field{Name: "key", Type: dataflow.TypeString},
-	arrow.Field{Name: "value", Type: dataflow.TypeBinary, Nullable: true},
-))
-
-// columns lists the metadata columns in the order in which they stand in rows.
-func (m Metadata) columns() []column {
-	var out []column
-	for _, c := range []column{
-		{"key", m.Key, dataflow.TypeBinary},
-		{"headers", m.Headers, headersType},
-		{"timestamp", m.Timestamp, dataflow.TypeTimestampTZ},
-		{"topic", m.Topic, dataflow.TypeString},
-		{"partition", m.Partition, dataflow.TypeInt32},
-		{"offset", m.Offset, dataflow.TypeInt64},
-	} {
-		if c.name != "" {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 	problems := check(cfg)
 	if in.Decoded == nil {
@@ -151,22 +137,56 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 	for _, f := range fields {
 		seen[f.Name] = "is a decoded column already"
 	}
-	for _, c := range cfg.Metadata.columns() {
-		path := "metadata." + c.kind
+	add := func(path string, f arrow.Field, what string) {
 		switch {
-		case seen[c.name] != "":
-			problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf("column %q %s: choose another name", c.name, seen[c.name])})
-		case dataflow.IsSystem(c.name):
-			problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf("column %q: names that begin with %q are reserved", c.name, dataflow.SysPrefix)})
+		case seen[f.Name] != "":
+			problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf("column %q %s: choose another name", f.Name, seen[f.Name])})
+		case dataflow.IsSystem(f.Name):
+			problems = append(problems, component.Problem{Path: path, Msg: fmt.Sprintf("column %q: names that begin with %q are reserved", f.Name, dataflow.SysPrefix)})
 		}
-		seen[c.name] = "is the column of metadata." + c.kind + " already"
-		nullable := c.kind == "key" || c.kind == "headers" || c.kind == "timestamp"
-		fields = append(fields, arrow.Field{Name: c.name, Type: c.typ, Nullable: nullable})
+		seen[f.Name] = what
+		fields = append(fields, f)
+	}
+	if cfg.Key != nil {
+		keys, err := planKey(in, cfg.Key)
+		if err != nil {
+			problems = append(problems, err...)
+		}
+		for _, f := range keys {
+			add("key", f, "is a column of the key already")
+		}
+	}
+	for _, c := range cfg.Metadata.columns() {
+		add("metadata."+c.path, arrow.Field{Name: c.name, Type: c.typ, Nullable: c.nullable}, "is the column of metadata."+c.path+" already")
 	}
 	if len(problems) > 0 {
 		return component.SourcePlan{}, problems
 	}
 	return component.SourcePlan{Schema: arrow.NewSchema(fields, nil), Arrived: true, Pauses: true, Waits: true}, nil
+}
+
+// planKey returns the columns of keys, which may be missing.
+func planKey(in component.SourceIn, key *codec.Config) ([]arrow.Field, component.Problems) {
+	err := key.Bind(in.Dir, in.Schemas)
+	var schema *arrow.Schema
+	if err == nil {
+		schema, err = key.ArrowSchema()
+	}
+	if err == nil && key.NeedsTopic() {
+		err = component.Badf("", "this format reads payloads together with their topics: it is for mqtt")
+	}
+	if err != nil {
+		out := component.AsProblems(err)
+		for i := range out {
+			out[i].Path = component.Join("key", out[i].Path)
+		}
+		return nil, out
+	}
+	fields := append([]arrow.Field{}, schema.Fields()...)
+	for i := range fields {
+		fields[i].Nullable = true
+	}
+	return fields, nil
 }
 
 // check finds what is wrong with a config by itself.
@@ -205,6 +225,9 @@ func check(cfg Config) component.Problems {
 	}
 	oneOf("isolation", cfg.Isolation, readCommitted, readUncommitted)
 	oneOf("on_gap", cfg.OnGap, gapFail, gapContinue)
+	if m := cfg.Metadata.EventMetadata; m != (codec.EventMetadata{}) && !cfg.CloudEvents {
+		bad("metadata", "columns of attributes (ce_...) are of CloudEvents: write cloudevents: true beside metadata")
+	}
 	if cfg.FetchMax < minFetch || cfg.FetchMax > maxFetch {
 		bad("fetch_max", "%s: expected %s to %s", cfg.FetchMax, component.Bytes(minFetch), component.Bytes(maxFetch))
 	}

@@ -30,10 +30,7 @@ const (
 // lacks says whether r cannot be read yet, and then gets what is missing in the
 // background.
 func (s *source) lacks(sp *split, r *kgo.Record) bool {
-	if s.waits == nil || r.Value == nil {
-		return false
-	}
-	fetch := s.waits.Missing(r.Value)
+	fetch := s.poll.rows.missing(r)
 	if fetch == nil {
 		return false
 	}
@@ -47,6 +44,30 @@ func (s *source) lacks(sp *split, r *kgo.Record) bool {
 		s.get(ctx, sp.name, fetch, l)
 	}(sp.lack)
 	return true
+}
+
+// missing is what gets what r cannot be decoded without; nil: nothing is missing.
+func (w *rows) missing(r *kgo.Record) func(context.Context) error {
+	if r.Value == nil || w.waits == nil && w.key == nil {
+		return nil
+	}
+	if w.key != nil && w.key.waits != nil && r.Key != nil {
+		if fetch := w.key.waits.Missing(r.Key); fetch != nil {
+			return fetch
+		}
+	}
+	if w.waits == nil {
+		return nil
+	}
+	value := r.Value
+	if w.cfg.CloudEvents {
+		e, bad := event(r)
+		if bad != nil {
+			return nil
+		}
+		value = e.Data
+	}
+	return w.waits.Missing(value)
 }
 
 // get asks until there is an answer, or nobody waits for it any more.

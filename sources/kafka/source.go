@@ -36,8 +36,6 @@ type source struct {
 	closed sync.Once
 	wait   sync.WaitGroup
 
-	// waits is the decoder if it may need something from outside; see missing.go.
-	waits     dataflow.WaitingDecoder
 	trouble   troubles
 	woken     atomic.Bool // something that was missing is there
 	watch     watcher
@@ -146,6 +144,9 @@ func open(env *dataflow.Env, cfg Config, every time.Duration) (*source, error) {
 	if env.Memory > 0 {
 		cfg.FetchMax = min(cfg.FetchMax, max(component.Bytes(env.Memory/8), minFetch))
 	}
+	if s.poll.rows, err = newRows(env, cfg, dec); err != nil {
+		return nil, fmt.Errorf("make the decoder of the keys of %q: %w", env.Step, err)
+	}
 	s.slabs = &slabs{limit: 8 * int(cfg.FetchMax)}
 	opts, err := clientOptions(cfg, env.Dir, s.dials, s.slabs)
 	if err != nil {
@@ -156,8 +157,6 @@ func open(env *dataflow.Env, cfg Config, every time.Duration) (*source, error) {
 	}
 	s.admin = kadm.NewClient(s.client)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.poll.rows = newRows(env, cfg, dec)
-	s.waits, _ = dec.(dataflow.WaitingDecoder)
 	s.poll.byName = map[dataflow.Split]*split{}
 	s.watch.init(every)
 	s.wait.Add(1)

@@ -19,6 +19,7 @@ import (
 	"frazil/dataflow/registry"
 
 	"github.com/twmb/avro"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -153,9 +154,11 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	id2, err := cl.Register(ctx, subject, dataflow.RegisteredSchema{Kind: dataflow.SchemaAvro, Text: second, References: refs})
 	must(t, err)
 
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr), kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(-1), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(100))
 	must(t, err)
 	defer kafka.Close()
+	_, err = kadm.NewClient(kafka).CreateTopic(ctx, 1, 1, nil, topic)
+	must(t, err)
 	send := func(values ...[]byte) {
 		t.Helper()
 		for _, v := range values {
