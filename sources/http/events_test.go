@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"frazil/dataflow/codec"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -13,7 +15,7 @@ import (
 
 func TestCloudEvents(t *testing.T) {
 	r := newRig(t, func(c *Config) {
-		c.Metadata = Metadata{EventID: "ce", EventSource: "src", EventType: "type", EventSubject: "subject", EventTime: "time", EventSchema: "schema", EventContentType: "content", EventExtensions: "ext"}
+		c.Metadata = Metadata{EventMetadata: codec.EventMetadata{EventID: "ce", EventSource: "src", EventType: "type", EventSubject: "subject", EventTime: "time", EventSchema: "schema", EventContentType: "content", EventExtensions: "ext"}}
 	})
 	const attrs = `"specversion":"1.0","id":"A234","source":"/mycontext","type":"com.example.someevent"`
 	r.post(typeEvent, `{`+attrs+`,"subject":"s","time":"2018-04-05T17:31:00Z","dataschema":"http://x","datacontenttype":"application/json","comexampleextension1":"value","comexampleothervalue":5,"unsetextension":null,"data":{"id":1}}`).expect(t, 200, "")
