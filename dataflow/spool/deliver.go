@@ -39,7 +39,6 @@ type Delivery struct {
 	mu      sync.Mutex
 	done    map[int]int64
 	written time.Time
-	failed  error // of the progress file
 }
 
 // Each calls visit with each row and its number, from 0. A row stays as it is.
@@ -72,7 +71,7 @@ func (d *Delivery) Delivered(lane int, next int64) {
 	d.done[lane] = next
 	if now := d.now(); now.Sub(d.written) >= progressEvery {
 		d.written = now
-		d.failed = d.save()
+		d.save()
 	}
 }
 
@@ -82,12 +81,15 @@ type progress struct {
 	Done map[int]int64 `json:"done"`
 }
 
-func (d *Delivery) save() error {
+// save writes the progress. If it cannot be written, more is delivered again.
+func (d *Delivery) save() {
 	b, err := json.Marshal(progress{d.ID, d.done})
 	if err == nil {
 		err = replace(d.env.SpoolFS(), d.path, b, false)
 	}
-	return err
+	if err != nil {
+		d.env.Log.Warn("what was delivered could not be noted", "error", err)
+	}
 }
 
 // Refuse notes a row that the target will never take, durably and once. It is safe for
@@ -137,15 +139,12 @@ func (k *deliverer) Commit(ctx context.Context, c dataflow.Commit) error {
 	if len(c.Parts) > 0 {
 		err := k.sender.Send(ctx, d)
 		d.mu.Lock()
-		saved := d.save() // What is done stays done when the rest is tried again.
+		d.save() // What is done stays done when the rest is tried again.
 		d.mu.Unlock()
 		if n, closed := d.refused.close(); closed != nil && err == nil {
 			err = closed
 		} else if n > 0 {
 			k.env.Log.Warn("rows were refused for good; they are in files beside the spool, with the reasons", "target", k.target, "rows", n, "folder", RefusedDir(k.env))
-		}
-		if err == nil {
-			err = saved
 		}
 		if err != nil {
 			return err

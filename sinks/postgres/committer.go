@@ -164,6 +164,7 @@ func (k *committer) persist(ctx context.Context, f func() error) error {
 // where it can still be told which row it is.
 const settings = `
 SET LOCAL lock_timeout = '30s';
+SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = '60s';
 SET LOCAL tcp_keepalives_idle = 30;
 SET LOCAL tcp_keepalives_interval = 10;

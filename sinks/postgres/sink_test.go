@@ -129,15 +129,15 @@ func TestACommitThatWasCutShortIsFinishedOnce(t *testing.T) {
 // The table is altered between the checkpoint and its commit.
 func TestSpooledRowsFitATableThatWasAltered(t *testing.T) {
 	p := newPlace(t)
-	in := stream(col("id", dataflow.TypeInt64), col("j", dataflow.TypeJSON))
+	in := stream(col("id", dataflow.TypeInt64), col("j", dataflow.TypeJSON), col("s", dataflow.TypeString))
 	w := p.writer(in)
-	_, err := w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "j": "{}"}, {"id": 3000000000, "j": null}]`))
+	_, err := w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "j": "{}", "s": "fits"}, {"id": 3000000000, "j": null, "s": null}, {"id": 2, "j": null, "s": "too long"}]`))
 	must(t, err)
 	c := cut(t, w, 1, 0, 3)
-	p.do("ALTER TABLE rows ALTER COLUMN id TYPE int4, ALTER COLUMN j TYPE text")
+	p.do("ALTER TABLE rows ALTER COLUMN id TYPE int4, ALTER COLUMN j TYPE text, ALTER COLUMN s TYPE varchar(4)")
 	must(t, p.committer(in).Commit(t.Context(), c))
-	same(t, "rows", p.ask("SELECT * FROM rows"), []string{"1|{}"})
-	same(t, "refused rows", p.ask(`SELECT reason, "row"::text AS r FROM frazil_refused`), []string{`invalid_value|{"id":3000000000,"j":null}`})
+	same(t, "rows", p.ask("SELECT * FROM rows"), []string{"1|{}|fits"})
+	same(t, "refused rows", p.ask(`SELECT reason, "row" FROM frazil_refused`), []string{`invalid_value|{"id":3000000000,"j":null,"s":null}`, `invalid_value|{"id":2,"j":null,"s":"too long"}`})
 }
 
 func TestMissingRightsAreSaidWithTheirGrant(t *testing.T) {

@@ -51,7 +51,8 @@ func (w *write) stage(ctx context.Context, t *table, columns []spooled, names []
 		}
 		value := shown
 		if shown != name || c.OID != now.oid {
-			value = "CAST(" + shown + " AS " + now.declared + ")"
+			// Without the type's bounds: a cast to them cuts, an assignment refuses.
+			value = "CAST(" + shown + " AS " + now.base + ")"
 		}
 		s.values, s.shown = append(s.values, value), append(s.shown, shown+" AS "+quoteColumn(c.Name))
 		lines = append(lines, quoteColumn(c.Name)+" "+kind)
