@@ -77,6 +77,22 @@ func TestPollC07(t *testing.T) {
 	})
 }
 
+// A prepared transaction is open, although no connection has it.
+func TestPollWithAPreparedTransaction(t *testing.T) {
+	pollModes(t, tableText, func(t *testing.T, w *world) {
+		name := fmt.Sprintf("p%d", rand.Uint32())
+		for _, s := range []string{"BEGIN", "INSERT INTO outbox (type) VALUES ('prepared')", "PREPARE TRANSACTION '" + name + "'"} {
+			w.exec(s)
+		}
+		w.exec(insert, "a", "1")
+		w.polls(2)
+		w.await(1)
+		w.exec("COMMIT PREPARED '" + name + "'")
+		w.polls(1)
+		w.types([]string{"1", "prepared"})
+	})
+}
+
 func begin(t *testing.T, c *pgx.Conn, events ...string) pgx.Tx {
 	t.Helper()
 	tx, err := c.Begin(t.Context())

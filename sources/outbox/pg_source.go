@@ -131,7 +131,7 @@ func (s *pgSource) Ends(ctx context.Context, _ []dataflow.Split) (map[dataflow.S
 func (s *pgSource) Assign(_ context.Context, splits []dataflow.SplitAt) error {
 	for _, at := range splits {
 		if at.Split != logSplit {
-			return dataflow.Permanentf("split %q is unknown: an outbox has the split %s", at.Split, logSplit)
+			return otherSplit(at.Split)
 		}
 		pos := position{}
 		if at.From != nil {

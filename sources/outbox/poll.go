@@ -117,7 +117,7 @@ func (s *poller) Assign(_ context.Context, splits []dataflow.SplitAt) error {
 	defer s.polling.Unlock()
 	for _, at := range splits {
 		if at.Split != pollSplit {
-			return dataflow.Permanentf("split %q is unknown: an outbox that is polled has the split %s, and one that is read by replication %s. A source goes on as it began; to change, give it another name: rows that are still in the outbox come again then", at.Split, pollSplit, logSplit)
+			return otherSplit(at.Split)
 		}
 		pos := newPollPosition()
 		if at.From != nil {
@@ -132,6 +132,11 @@ func (s *poller) Assign(_ context.Context, splits []dataflow.SplitAt) error {
 		s.begun.Store(pos.round)
 	}
 	return s.startCleaning()
+}
+
+// otherSplit is what is said of a split of the other way to read an outbox.
+func otherSplit(s dataflow.Split) error {
+	return dataflow.Permanentf("split %q is unknown: an outbox that is polled has the split %s, and one that is read by replication %s. A source goes on in the way it began; to change it, give it another name: rows that are still in the outbox come again then", s, pollSplit, logSplit)
 }
 
 // startCleaning begins the clean-up, once.
