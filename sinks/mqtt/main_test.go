@@ -84,6 +84,15 @@ func (p *place) subscribe() {
 	must(p.t, err)
 }
 
+// take returns all that came and forgets it.
+func (p *place) take() []*paho.Publish {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.all
+	p.all = nil
+	return out
+}
+
 // messages waits for a message to the topic "end", which is sent now, and returns all
 // that came before: topic and payload.
 func (p *place) messages() (out []string) {

@@ -30,7 +30,7 @@ func TestEachPartOfAMessageComesFromItsExpression(t *testing.T) {
 	})
 	must(t, p.committer().Commit(t.Context(), c))
 	same(t, "messages", p.messages(), []string{"plants/north/alarms \x00\x01\x02", "plants/a/b/alarms "})
-	m := p.all[0]
+	m := p.take()[0]
 	if got := fmt.Sprint(m.Properties.User); got != "[{id 1}]" || m.Properties.ContentType != "application/x" || m.Properties.MessageExpiry == nil || *m.Properties.MessageExpiry > 3600 || m.QoS != 2 {
 		t.Errorf("%+v %+v", m, m.Properties)
 	}
@@ -92,10 +92,9 @@ func TestABrokerThatGoesAndComesBack(t *testing.T) {
 	}
 	must(t, p.broker.Start())
 	before := map[string]bool{}
-	for _, m := range p.all {
+	for _, m := range p.take() {
 		before[string(m.Payload)] = true
 	}
-	p.all = nil
 	p.subscribe()
 	must(t, p.committer().Commit(t.Context(), c))
 	again := 0
