@@ -54,3 +54,47 @@ func TestPollOfAReplica(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that goes away is waited for, at whatever moment it goes.
+func TestPollOfAServerThatGoesAway(t *testing.T) {
+	polls := func(t *testing.T, w *world, kill func()) {
+		t.Helper()
+		w.open()
+		w.await(20)
+		w.open()
+		stop := make(chan bool)
+		go func() {
+			defer close(stop)
+			kill()
+		}()
+		for {
+			p, err := w.src.Poll(t.Context(), dataflow.PollLimit{Rows: 1, Bytes: 1 << 20, WaitMicros: 1000})
+			p.Release()
+			if err != nil {
+				if !errors.Is(err, dataflow.ErrUnavailable) {
+					t.Errorf("%T %v: not as of a server that comes back", err, err)
+				}
+				break
+			}
+		}
+		<-stop
+		w.open()
+		if _, err := w.src.Poll(t.Context(), dataflow.PollLimit{Rows: 1, WaitMicros: 1000}); !errors.Is(err, dataflow.ErrUnavailable) {
+			t.Errorf("%v: not as of a server that comes back", err)
+		}
+	}
+	t.Run("PostgreSQL", func(t *testing.T) {
+		server := rig.NewPostgres(t)
+		w := newWorldAt(t, server.URL("postgres"), tableText)
+		w.polled()
+		w.exec(strings.Replace(insert, "VALUES ('order', $1, $2, '{\"a\": 1}')", "SELECT 'order', 'a', 'b', '{}' FROM generate_series(1, 20)", 1))
+		polls(t, w, server.Kill)
+	})
+	t.Run("MariaDB", func(t *testing.T) {
+		server := rig.NewMariaDB(t)
+		w := newMyWorldAt(t, server.DSN(""), "CREATE DATABASE shop", strings.Replace(myTable, "outbox", "shop.outbox", 1),
+			"INSERT INTO shop.outbox (type) VALUES ('b')"+strings.Repeat(", ('b')", 19))
+		w.cfg.MySQL.URL = myURL(t, server.DSN("shop"), "root")
+		polls(t, w.world, server.Kill)
+	})
+}

@@ -314,9 +314,14 @@ func (p *PostgresServer) Kill() {
 	if p.process == nil {
 		return
 	}
-	// Stopped, it neither starts a child nor buries one: pids stay what they are.
+	// Stopped, it neither starts a child nor buries one: pids stay what they are. The
+	// signal is sent, and it stops a moment later.
+	pid := p.process.cmd.Process.Pid
 	p.process.signal(syscall.SIGSTOP)
-	children := childrenOf(p.process.cmd.Process.Pid)
+	for limit := time.Now().Add(stopWithin); running(pid) && !stopped(pid) && time.Now().Before(limit); {
+		time.Sleep(time.Millisecond)
+	}
+	children := childrenOf(pid)
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}

@@ -159,6 +159,12 @@ func running(pid int) bool {
 	return len(f) > 0 && f[0] != "Z" && f[0] != "X"
 }
 
+// stopped says whether a process is there and stands still (SIGSTOP).
+func stopped(pid int) bool {
+	f := statOf(pid)
+	return len(f) > 0 && f[0] == "T"
+}
+
 // statOf is what the kernel says of a process behind its name: its state, its
 // parent, and so on. Nothing if there is no such process.
 func statOf(pid int) []string {
