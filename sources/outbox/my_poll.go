@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,6 +53,12 @@ type myPoll struct {
 	top    uint64
 	proven uint64 // numbers below it are inserted, or will never be; 0: no trial has ended
 	trial  trial
+	// most is maxGaps; held is what is said when there are more.
+	most int
+	held string
+	// oldest says which transaction is, asked for at asked.
+	oldest string
+	asked  time.Time
 }
 
 // trial waits for statements to end.
@@ -72,7 +79,7 @@ const maxGaps = 20_000
 const trialEvery = 200 * time.Millisecond
 
 func newMySource(env *dataflow.Env, cfg Config, s *shape, r *rows) *poller {
-	table := &myPoll{cfg: cfg, my: *cfg.MySQL, dir: env.Dir, shape: s}
+	table := &myPoll{most: maxGaps, cfg: cfg, my: *cfg.MySQL, dir: env.Dir, shape: s}
 	p := newPoller(env, cfg, s, r, table, cfg.MySQL.PollEvery.D())
 	p.cleanBy(func(ctx context.Context) (cleanTable, error) { return openMyCleanTable(ctx, env.Dir, cfg, p.place) })
 	return p
@@ -93,8 +100,15 @@ func (s *myPoll) begin(ctx context.Context, p pollPosition) error {
 	if err := s.prove(asking); err != nil {
 		return err
 	}
+	if err := s.bound(asking); err != nil {
+		return err
+	}
+	unread := p.unread
+	if s.held != "" {
+		unread = unread[:len(unread)-1]
+	}
 	ctx, s.cancel = context.WithCancel(ctx)
-	rows, err := s.read.QueryContext(ctx, s.head+s.condition(p.unread)+s.tail)
+	rows, err := s.read.QueryContext(ctx, s.head+s.condition(unread)+s.tail)
 	s.rows = rows
 	return explainMy("read the outbox", err)
 }
@@ -197,9 +211,6 @@ func (s *myPoll) statements(ctx context.Context) (map[int64]time.Duration, error
 // condition is true for rows that are not read.
 func (s *myPoll) condition(unread spans) string {
 	seq := quoteMy(s.cfg.sequence())
-	if len(unread) > maxGaps {
-		unread = unread[:len(unread)-1]
-	}
 	var parts, single []string
 	for _, x := range unread {
 		switch {
@@ -219,6 +230,35 @@ func (s *myPoll) condition(unread spans) string {
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
+
+// bound looks whether there are too many gaps, and who holds them.
+func (s *myPoll) bound(ctx context.Context) error {
+	s.held = ""
+	if len(s.start.unread) <= s.most {
+		return nil
+	}
+	s.held = fmt.Sprintf("%d ranges of ids of table %s have no row and may get one: nothing behind the last id is read until statements or transactions end", len(s.start.unread)-1, s.my.Table)
+	// The server's list is old as long as it is asked for all the time.
+	if time.Since(s.asked) < time.Second {
+		s.held += s.oldest
+		return nil
+	}
+	s.asked, s.oldest = time.Now(), ""
+	var id int64
+	var since string
+	err := s.ask.QueryRowContext(ctx, "SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx ORDER BY trx_started LIMIT 1").Scan(&id, &since)
+	switch {
+	case err == nil:
+		s.oldest = fmt.Sprintf("; the oldest transaction is that of connection %d, since %s UTC", id, since)
+		s.held += s.oldest
+	case !errors.Is(err, sql.ErrNoRows):
+		return explainMy("look for the oldest transaction", err)
+	}
+	return nil
+}
+
+// trouble implements pollTable.
+func (s *myPoll) trouble() string { return s.held }
 
 // next implements pollTable.
 func (s *myPoll) next(vals []value) (bool, error) {

@@ -175,6 +175,39 @@ func TestMariaDBWithALongTransaction(t *testing.T) {
 	w.settled()
 }
 
+// With too many gaps that may get a row, nothing new is read, and it is said who holds them;
+// when that has ended, reading goes on.
+func TestMariaDBTooManyGaps(t *testing.T) {
+	w := newMyWorld(t, myTable)
+	w.open()
+	w.pollUntil("the first round", func(p dataflow.Polled) bool { return p.Split != "" })
+	w.src.(*poller).table.(*myPoll).most = 5
+	long := w.begin()
+	for range 10 {
+		_, err := long.Exec(myInsert, "l", "l")
+		must(t, err)
+		w.do(myInsert, "s", "s")
+	}
+	w.await(10)
+	trouble := func() string { return strings.Join(w.src.(dataflow.Troubled).Trouble(), "") }
+	w.pollUntil("it is said", func(dataflow.Polled) bool {
+		return strings.Contains(trouble(), "10 ranges of ids of table outbox have no row and may get one") && strings.Contains(trouble(), "the oldest transaction is that of connection ")
+	})
+	w.do(myInsert, "s", "s")
+	for range 30 {
+		w.poll()
+	}
+	if len(w.rows) != 10 {
+		t.Errorf("%d rows, want 10", len(w.rows))
+	}
+	must(t, long.Commit())
+	w.await(21)
+	w.settled()
+	if trouble() != "" {
+		t.Error(trouble())
+	}
+}
+
 // Sessions write at random; see the test of the same name of PostgreSQL.
 func TestMariaDBEachCommittedRowComesOnceInTheOrderOfItsAggregate(t *testing.T) {
 	seed := rand.Uint64()

@@ -248,6 +248,9 @@ func (s *pgPoll) reached(p pollPosition, whole bool) (pollPosition, bool) {
 	return p, true
 }
 
+// trouble implements pollTable.
+func (s *pgPoll) trouble() string { return "" }
+
 // latest implements pollTable.
 func (s *pgPoll) latest(ctx context.Context) (pollPosition, error) {
 	defer s.close()

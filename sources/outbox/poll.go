@@ -22,6 +22,8 @@ type pollTable interface {
 	reached(p pollPosition, whole bool) (next pollPosition, ok bool)
 	// latest is the position behind all that can be seen now.
 	latest(ctx context.Context) (pollPosition, error)
+	// trouble is what keeps a round from reading on, in words; "" if nothing does.
+	trouble() string
 	// close ends the connection.
 	close()
 }
@@ -56,6 +58,9 @@ type poller struct {
 	// begun counts rounds that have begun; acked is the round up to which the targets
 	// hold all, wanted the one that the clean-up waits for.
 	begun, acked, wanted atomic.Uint64
+
+	// held is what the table says of its trouble; nil: it has none.
+	held atomic.Pointer[string]
 
 	life   context.Context
 	cancel context.CancelFunc
@@ -219,6 +224,10 @@ func (s *poller) poll(limit dataflow.PollLimit) (dataflow.Polled, error) {
 		if err := s.table.begin(s.life, s.pos); err != nil {
 			return dataflow.Polled{}, err
 		}
+		s.held.Store(nil)
+		if text := s.table.trouble(); text != "" {
+			s.held.Store(&text)
+		}
 		s.reading, s.given, s.asking = true, false, s.env.Now().Sub(began)
 	}
 	for s.rows.count() < max(limit.Rows, 1) && s.rows.bytes() < max(limit.Bytes, 1) && s.rows.badCount < 8192 {
@@ -283,6 +292,14 @@ func (s *poller) Ack(_ context.Context, _ dataflow.Epoch, upTo map[dataflow.Spli
 	return nil
 }
 
+// Trouble implements dataflow.Troubled.
+func (s *poller) Trouble() []string {
+	if text := s.held.Load(); text != nil {
+		return []string{*text}
+	}
+	return nil
+}
+
 // Locate implements dataflow.Locator.
 func (s *poller) Locate(_ dataflow.Split, seq int64) string { return locate(seq) }
 
@@ -311,5 +328,6 @@ var (
 	_ dataflow.Ender      = (*poller)(nil)
 	_ dataflow.Acker      = (*poller)(nil)
 	_ dataflow.Locator    = (*poller)(nil)
+	_ dataflow.Troubled   = (*poller)(nil)
 	_ dataflow.Outsider   = (*poller)(nil)
 )

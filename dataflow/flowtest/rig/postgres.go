@@ -318,8 +318,10 @@ func (p *PostgresServer) Kill() {
 	// signal is sent, and it stops a moment later.
 	pid := p.process.cmd.Process.Pid
 	p.process.signal(syscall.SIGSTOP)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
 	for limit := time.Now().Add(stopWithin); running(pid) && !stopped(pid) && time.Now().Before(limit); {
-		time.Sleep(time.Millisecond)
+		<-tick.C
 	}
 	children := childrenOf(pid)
 	for _, pid := range children {
@@ -328,8 +330,6 @@ func (p *PostgresServer) Kill() {
 	p.process.kill()
 	p.process = nil
 	// Until they have let go of the shared memory, the next start refuses.
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for limit := time.Now().Add(stopWithin); slices.ContainsFunc(children, running) && time.Now().Before(limit); {
 		<-tick.C
 	}
