@@ -532,7 +532,7 @@ func BenchmarkDecodeAvroBids(b *testing.B) {
 			b.Fatal(bad)
 		}
 	}
-	rows := array.NewRecordBatch(js.Schema(), js.Flush(), int64(len(docs)))
+	rows := batchFrom(b, js, len(docs))
 	enc, err := NewAvroEncoder(avroSchema(schema), notNull(js.Schema().Fields()))
 	if err != nil {
 		b.Fatal(err)
@@ -551,26 +551,7 @@ func BenchmarkDecodeAvroBids(b *testing.B) {
 	if err := cfg.Bind("", r.open); err != nil {
 		b.Fatal(err)
 	}
-	b.Run("decode", func(b *testing.B) {
-		d, err := cfg.New(memory.NewGoAllocator())
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportAllocs()
-		b.ResetTimer()
-		start := cpuTime()
-		for i := range b.N {
-			if bad := d.Append(payloads[i%len(payloads)]); bad != nil {
-				b.Fatal(bad)
-			}
-			if d.Rows() == 8192 {
-				for _, c := range d.Flush() {
-					c.Release()
-				}
-			}
-		}
-		b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/row")
-	})
+	b.Run("decode", func(b *testing.B) { benchFormat(b, cfg, payloads) })
 	b.Run("another library, to maps", func(b *testing.B) {
 		other := avro.MustParse(schema)
 		b.ReportAllocs()

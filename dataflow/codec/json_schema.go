@@ -24,8 +24,9 @@ import (
 type JSONSchemaConfig struct {
 	SchemaConfig `yaml:",inline"`
 	// Validate: false leaves out the check of each document by the whole schema; the
-	// types of the columns and what is required are checked all the same. It is most of
-	// the cost of this format. Default: true.
+	// types of the columns and what is required are checked all the same. The check is
+	// nearly all of the cost of this format; it is left out by itself where it could find
+	// no more than they. Default: true.
 	Validate bool `yaml:"validate"`
 	// Extra is as for json. Default: ignore.
 	Extra string `yaml:"extra" oneof:"ignore,bad"`
@@ -87,7 +88,7 @@ func (c *JSONSchemaConfig) newDecoder(alloc memory.Allocator) (dataflow.Decoder,
 	}
 	rows := dec.(*JSON)
 	return newBySchema(&c.SchemaConfig, c.MaxRecord, rows, func(s *dataflow.RegisteredSchema) (program, error) {
-		if !c.Validate {
+		if !c.Validate || s.Text == c.bound.Text && len(s.References) == 0 && enforced(s.Text, cfg) {
 			return rows.Append, nil
 		}
 		v, err := compileJSONSchema(s)

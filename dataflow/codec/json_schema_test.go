@@ -164,6 +164,54 @@ func TestRowsFitTheJSONSchemaOfTheirColumns(t *testing.T) {
 	}
 }
 
+// TestTheCheckIsLeftOutOnlyWhereTheColumnsSayAllOfIt: where it is left out, documents are
+// allowed and refused as the schema does it.
+func TestTheCheckIsLeftOutOnlyWhereTheColumnsSayAllOfIt(t *testing.T) {
+	prop := func(p string, more ...string) string {
+		return `{"type":"object","properties":{"a":` + p + `}` + strings.Join(more, "") + `}`
+	}
+	docs := []string{`{}`, `{"a":null}`, `{"a":1}`, `{"a":1.5}`, `{"a":"x"}`, `{"a":"2024-01-01"}`, `{"a":[]}`, `{"a":[null]}`, `{"a":[1]}`, `{"a":{}}`, `{"a":{"x":null}}`, `{"a":{"x":1}}`, `{"a":{"x":"s"}}`, `{"b":1}`, `[]`, `1`}
+	for _, c := range []struct {
+		schema string
+		left   bool
+	}{
+		{prop(`{"type":"integer"}`), false}, {prop(`{"type":"integer"}`, `,"required":["a"]`), true}, {prop(`{"oneOf":[{"type":"null"},{"type":"integer"}]}`), true},
+		{prop(`{"oneOf":[{"type":"integer"},{"type":"null"}],"title":"t"}`, `,"description":"d"`), true}, {prop(`{"oneOf":[{"type":"null"},{"type":"integer"}]}`, `,"required":["a"]`), false},
+		{prop(`{"type":"integer","minimum":1}`, `,"required":["a"]`), false}, {prop(`{"type":"string"}`, `,"required":["a"]`), true}, {prop(`{"type":"integer"}`, `,"required":["a","b"]`), false},
+		{prop(`{"type":"integer"}`, `,"required":["a"],"additionalProperties":false`), false}, {prop(`{}`), true}, {prop(`{"type":["integer","null"]}`), false},
+		{prop(`{"type":"array","items":{"type":"integer"}}`, `,"required":["a"]`), false}, {prop(`{"type":"array","items":{"oneOf":[{"type":"null"},{"type":"integer"}]}}`, `,"required":["a"]`), true},
+		{prop(`{"type":"object","properties":{"x":{"oneOf":[{"type":"null"},{"type":"integer"}]}}}`, `,"required":["a"]`), true}, {prop(`{"type":"object","properties":{"x":{"type":"integer"}}}`, `,"required":["a"]`), false},
+		{prop(`{"oneOf":[{"type":"null"},{"type":"integer"},{"type":"string"}]}`), false}, {prop(`{"anyOf":[{"type":"null"},{"type":"integer"}]}`), false}, {prop(`true`), false},
+	} {
+		cfg := jsonSchemaOf(c.schema)
+		if err := cfg.Bind("", nil); err != nil {
+			t.Fatal(err)
+		}
+		cols, err := cfg.JSONSchema.columns()
+		if err != nil {
+			t.Fatal(c.schema, err)
+		}
+		if got := enforced(c.schema, cols); got != c.left {
+			t.Errorf("%s: left out: %v", c.schema, got)
+		}
+		d := newDecoder(t, cfg, nil)
+		v, err := compileJSONSchema(jsonSchema(c.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range docs {
+			var x any
+			if err := json.Unmarshal([]byte(doc), &x); err != nil {
+				t.Fatal(err)
+			}
+			if bad, err := d.Append([]byte(doc)), v.Validate(x); (bad == nil) != (err == nil) {
+				t.Errorf("%s: %s: %v, and the schema says %v", c.schema, doc, bad, err)
+			}
+		}
+		rowTexts(t, d)
+	}
+}
+
 // FuzzJSONSchema: any text is read as a schema, and any document by it, without end or
 // panic.
 func FuzzJSONSchema(f *testing.F) {

@@ -165,7 +165,7 @@ func (r *protoReader) message(m *protoMsg, b []byte, row int) bool {
 	gen := r.gen
 	for i := 0; i < len(b); {
 		num, typ, n := protowire.ConsumeTag(b[i:])
-		if n < 0 {
+		if n < 0 || num > protowire.MaxValidNumber {
 			return r.fail(ReasonInvalidProtobuf, "no tag of a field at byte %d", i)
 		}
 		i += n

@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/hex"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -415,7 +416,7 @@ func BenchmarkDecodeProtobufBids(b *testing.B) {
 			b.Fatal(bad)
 		}
 	}
-	rows := array.NewRecordBatch(js.Schema(), js.Flush(), int64(len(docs)))
+	rows := batchFrom(b, js, len(docs))
 	enc, err := NewProtobufEncoder(protoSchema(schema), "", js.Schema().Fields(), Framed)
 	if err != nil {
 		b.Fatal(err)
@@ -437,12 +438,27 @@ func BenchmarkDecodeProtobufBids(b *testing.B) {
 	benchFormat(b, cfg, payloads)
 }
 
+// batchFrom makes a batch of all rows of d, and ends d.
+func batchFrom(b *testing.B, d dataflow.Decoder, n int) arrow.RecordBatch {
+	cols := d.Flush()
+	d.(interface{ Release() }).Release()
+	out := array.NewRecordBatch(d.Schema(), cols, int64(n))
+	for _, c := range cols {
+		c.Release()
+	}
+	b.Cleanup(out.Release)
+	return out
+}
+
 // benchFormat measures a decoder.
 func benchFormat(b *testing.B, cfg Config, payloads [][]byte) {
 	d, err := cfg.New(memory.NewGoAllocator())
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer d.(interface{ Release() }).Release()
+	// As for JSON.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	b.ReportAllocs()
 	b.ResetTimer()
 	start := cpuTime()
