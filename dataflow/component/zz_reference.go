@@ -39,7 +39,7 @@ var fieldDocs = map[string]string{
 	"frazil/dataflow/codec.JSONSchemaConfig.Depth":           "Depth is as for json. Default: 64.",
 	"frazil/dataflow/codec.JSONSchemaConfig.Extra":           "Extra is as for json. Default: ignore.",
 	"frazil/dataflow/codec.JSONSchemaConfig.MaxRecord":       "MaxRecord bounds the size of one document. Default: 1MiB.",
-	"frazil/dataflow/codec.JSONSchemaConfig.Validate":        "Validate: false leaves out the check of each document by the whole schema; the types of the columns and what is required are checked all the same. It is most of the cost of this format. Default: true.",
+	"frazil/dataflow/codec.JSONSchemaConfig.Validate":        "Validate: false leaves out the check of each document by the whole schema; the types of the columns and what is required are checked all the same. The check is nearly all of the cost of this format; it is left out by itself where it could find no more than they. Default: true.",
 	"frazil/dataflow/codec.ProtobufConfig.MaxRecord":         "MaxRecord bounds the size of one payload. Default: 1MiB.",
 	"frazil/dataflow/codec.ProtobufConfig.Message":           "Message is the full name of the message, as shop.Order. Default: the first of the schema.",
 	"frazil/dataflow/codec.RawConfig.Column":                 "Column to make, of type binary. Default: payload.",
