@@ -301,9 +301,6 @@ func checkPostgres(cfg Config) component.Problems {
 	case pg.Table != "" && !tableName.MatchString(pg.Table):
 		bad("postgres.table", "table %q: expected SCHEMA.TABLE, as public.outbox", pg.Table)
 	}
-	if pg.RetainedAlert < 0 {
-		bad("postgres.retained_alert", "%d: expected 0 or more", pg.RetainedAlert)
-	}
 	if !slotName.MatchString(pg.Slot) {
 		bad("postgres.slot", "slot %q: expected 1 to 63 of the characters a-z 0-9 _", pg.Slot)
 	}
