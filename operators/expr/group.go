@@ -65,6 +65,9 @@ func (g *Group) Eval(b arrow.RecordBatch) error {
 // Values are those of expression n, nil for none; they are the group's.
 func (g *Group) Values(n int) arrow.Array { return g.made[n] }
 
+// From are the values of expression n and all behind it; they are the group's.
+func (g *Group) From(n int) []arrow.Array { return g.made[n:] }
+
 // Bad is the first failure of a row; nil: there is none.
 func (g *Group) Bad(row int) *dataflow.Bad { return g.bad[row] }
 

@@ -6,7 +6,6 @@
 //
 //   - config.go: what a user can write, and the plan.
 //   - layout.go: which parts of a record come from which expression.
-//   - template.go: the topic, which may hold expressions.
 //   - record.go: the bytes of a record as it is spooled.
 //   - rows.go: a batch to records; what cannot be one is bad.
 //   - writer.go: the writer that spools (dataflow/spool), for exactly once.

@@ -141,7 +141,7 @@ func (e *encoding) open(ctx context.Context, in component.SinkIn, l *layout) err
 	if e.registry, err = in.Schemas(e.cfg.Registry); err != nil {
 		return dataflow.Permanent(err)
 	}
-	topic, constant := l.topic.constant()
+	topic, constant := l.topic.Constant()
 	if !constant && e.cfg.SubjectName != subjectRecord {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 // layout says where the parts of a record come from.
 type layout struct {
-	topic template
+	topic *expr.Template
 	// key and value: nil means none, and a JSON object of all columns.
 	key, value, partition, timestamp *expr.Expr
 	headers                          []header
@@ -46,10 +46,10 @@ func newLayout(in dataflow.Stream, cfg Config) (*layout, component.Problems) {
 		}
 		return e
 	}
-	topic, problems := parseTemplate("topic", cfg.Topic, in.Schema)
+	topic, problems := expr.ParseTemplate("topic", cfg.Topic, in.Schema)
 	out = append(out, problems...)
 	if len(problems) == 0 {
-		if name, ok := topic.constant(); ok && !brokers.ValidTopic(name) {
+		if name, ok := topic.Constant(); ok && !brokers.ValidTopic(name) {
 			out = append(out, component.Problem{Path: "topic", Msg: fmt.Sprintf("topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", name)})
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/extensions"
 )
 
 // rows makes records of the rows of batches. One goroutine uses it.
@@ -30,10 +29,10 @@ type rows struct {
 	// known are topics that are there.
 	known map[string]bool
 
-	topic, headers                   []*expr.Evaluator
-	key, value, partition, timestamp *expr.Evaluator
-	// heads stand before the values of the JSON object: {"a": and ,"b":
-	heads [][]byte
+	// group has the expressions of the topic, the key, the value, the partition, the
+	// timestamp and the headers, in this order.
+	group   *expr.Group
+	objects *dataflow.JSONObjects
 	// enc writes values in a schema; nil: as JSON objects. ctx is that of the Write at
 	// hand.
 	enc *encoding
@@ -42,31 +41,17 @@ type rows struct {
 	keys     []int
 	keyHeads [][]byte
 
-	// Of the batch at hand: the columns that were computed, in order, and the first
-	// failure of each row.
-	made     []arrow.Array
-	failures map[int]*dataflow.Bad
-	buf      []byte
-	part     []byte
+	buf  []byte
+	part []byte
 }
 
 func newRows(env *dataflow.Env, in dataflow.Stream, l *layout, cfg Config, topics func(string) (bool, error)) *rows {
-	r := &rows{env: env, layout: l, limit: int(cfg.MaxRecord), bad: dataflow.NewBadRows(env), topics: topics, known: map[string]bool{}, failures: map[int]*dataflow.Bad{}}
-	evaluator := func(e *expr.Expr) *expr.Evaluator {
-		if e == nil {
-			return nil
-		}
-		return e.NewEvaluator(env.Alloc)
-	}
-	for _, e := range l.topic.exprs {
-		r.topic = append(r.topic, evaluator(e))
-	}
+	r := &rows{env: env, layout: l, limit: int(cfg.MaxRecord), bad: dataflow.NewBadRows(env), topics: topics, known: map[string]bool{},
+		group: expr.NewGroup(env.Alloc), objects: dataflow.NewJSONObjects(in.Schema)}
+	r.group.AddAll(l.topic.Exprs)
+	r.group.AddAll([]*expr.Expr{l.key, l.value, l.partition, l.timestamp})
 	for _, h := range l.headers {
-		r.headers = append(r.headers, evaluator(h.expr))
-	}
-	r.key, r.value, r.partition, r.timestamp = evaluator(l.key), evaluator(l.value), evaluator(l.partition), evaluator(l.timestamp)
-	for i, f := range dataflow.UserFields(in.Schema) {
-		r.heads = append(r.heads, head(f.Name, i == 0))
+		r.group.Add(h.expr)
 	}
 	if l.upserts {
 		for i, k := range l.keys {
@@ -93,9 +78,8 @@ func head(name string, first bool) []byte {
 // each calls visit with the bytes of the record of each row of b that is one (see
 // record.go), and returns the others; visit may not keep the bytes.
 func (r *rows) each(b arrow.RecordBatch, visit func(record []byte) error) (arrow.RecordBatch, error) {
-	defer r.done()
-	clear(r.failures)
-	if err := r.compute(b); err != nil {
+	defer r.group.Done()
+	if err := r.group.Eval(b); err != nil {
 		return nil, err
 	}
 	var ops []uint8
@@ -106,7 +90,7 @@ func (r *rows) each(b arrow.RecordBatch, visit func(record []byte) error) (arrow
 		if ops != nil && dataflow.Op(ops[i]) == dataflow.OpUpdateBefore {
 			continue // Its OpUpdateAfter puts the same key.
 		}
-		bad := r.failures[i]
+		bad := r.group.Bad(i)
 		if bad == nil {
 			var err error
 			if bad, err = r.record(b, i, ops == nil || dataflow.Op(ops[i]).Puts()); err != nil {
@@ -124,44 +108,12 @@ func (r *rows) each(b arrow.RecordBatch, visit func(record []byte) error) (arrow
 	return r.bad.Flush(), nil
 }
 
-// compute evaluates all expressions.
-func (r *rows) compute(b arrow.RecordBatch) error {
-	for _, group := range [][]*expr.Evaluator{r.topic, {r.key, r.value, r.partition, r.timestamp}, r.headers} {
-		for _, ev := range group {
-			if ev == nil {
-				r.made = append(r.made, nil)
-				continue
-			}
-			a, errs, err := ev.Eval(b)
-			if err != nil {
-				return err
-			}
-			r.made = append(r.made, a)
-			for _, e := range errs {
-				if r.failures[e.Row] == nil {
-					r.failures[e.Row] = &dataflow.Bad{Reason: e.Bad.Reason, Detail: e.Bad.Detail}
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func (r *rows) done() {
-	for _, a := range r.made {
-		if a != nil {
-			a.Release()
-		}
-	}
-	r.made = r.made[:0]
-}
-
 // record writes row i to buf.
 func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, error) {
-	n := len(r.topic)
+	n := len(r.layout.topic.Exprs)
 	var in *topicEncoding
-	key, value, partition, timestamp := r.made[n], r.made[n+1], r.made[n+2], r.made[n+3]
-	headers := r.made[n+4:]
+	key, value, partition, timestamp := r.group.Values(n), r.group.Values(n+1), r.group.Values(n+2), r.group.Values(n+3)
+	headers := r.group.From(n + 4)
 
 	if bad, err := r.topicOf(i); bad != nil || err != nil {
 		return bad, err
@@ -197,13 +149,13 @@ func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, err
 		r.value1(value, i)
 	case in != nil:
 		if r.part = append(r.part[:0], in.head...); in.enc == nil {
-			r.part = r.object(r.part, b, i)
+			r.part = r.objects.Append(r.part, b, i)
 		} else if r.part, bad = in.enc.Append(r.part, b, i); bad != nil {
 			return bad, nil
 		}
 		r.buf = appendBytes(r.buf, r.part, true)
 	default:
-		r.part = r.object(r.part[:0], b, i)
+		r.part = r.objects.Append(r.part[:0], b, i)
 		r.buf = appendBytes(r.buf, r.part, true)
 	}
 	if bad := r.headersOf(headers, i); bad != nil {
@@ -218,14 +170,14 @@ func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, err
 // topicOf writes the row's topic to part.
 func (r *rows) topicOf(i int) (*dataflow.Bad, error) {
 	t := r.layout.topic
-	r.part = append(r.part[:0], t.texts[0]...)
-	for j := range r.topic {
-		a := r.made[j]
+	r.part = append(r.part[:0], t.Texts[0]...)
+	for j := range t.Exprs {
+		a := r.group.Values(j)
 		if a.IsNull(i) {
-			return &dataflow.Bad{Reason: "invalid_topic", Detail: fmt.Sprintf("%s is null, and the topic is made of it", t.exprs[j])}, nil
+			return &dataflow.Bad{Reason: "invalid_topic", Detail: fmt.Sprintf("%s is null, and the topic is made of it", t.Exprs[j])}, nil
 		}
-		r.part = appendText(r.part, a, i)
-		r.part = append(r.part, t.texts[j+1]...)
+		r.part = dataflow.AppendPlain(r.part, a, i)
+		r.part = append(r.part, t.Texts[j+1]...)
 	}
 	if r.known[string(r.part)] {
 		return nil, nil
@@ -285,40 +237,9 @@ func (r *rows) value1(a arrow.Array, i int) {
 	case *array.Binary:
 		r.buf = appendBytes(r.buf, a.Value(i), true)
 	default:
-		r.part = appendText(r.part[:0], a, i)
+		r.part = dataflow.AppendPlain(r.part[:0], a, i)
 		r.buf = appendBytes(r.buf, r.part, true)
 	}
-}
-
-// appendText writes a value that is not null as text: what is text or bytes as it is,
-// the rest as in JSON without quotes.
-func appendText(dst []byte, a arrow.Array, i int) []byte {
-	switch a := a.(type) {
-	case *array.String:
-		return append(dst, a.Value(i)...)
-	case *array.Binary:
-		return append(dst, a.Value(i)...)
-	case *extensions.JSONArray:
-		return append(dst, a.Storage().(*array.String).Value(i)...)
-	}
-	from := len(dst)
-	dst = dataflow.AppendJSON(dst, a, i)
-	if n := len(dst); dst[from] == '"' {
-		return append(dst[:from], dst[from+1:n-1]...) // Of these types no text has an escape in it.
-	}
-	return dst
-}
-
-// object writes the user's columns of a row as a JSON object.
-func (r *rows) object(dst []byte, b arrow.RecordBatch, i int) []byte {
-	for c, head := range r.heads {
-		dst = append(dst, head...)
-		dst = dataflow.AppendJSON(dst, b.Column(c), i)
-	}
-	if len(r.heads) == 0 {
-		dst = append(dst, '{')
-	}
-	return append(dst, '}')
 }
 
 // changelogKey writes the key of a change: the text of a single column, else a JSON
