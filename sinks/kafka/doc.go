@@ -8,6 +8,8 @@
 //   - layout.go: which parts of a record come from which expression.
 //   - record.go: the bytes of a record as it is spooled.
 //   - rows.go: a batch to records; what cannot be one is bad.
+//   - encode.go: values in a schema of a registry.
+//   - events.go: the headers of CloudEvents.
 //   - writer.go: the writer that spools (dataflow/spool), for exactly once.
 //   - through.go: the writer that sends at once, for at least once.
 //   - committer.go: one transaction of rows and positions, claims.

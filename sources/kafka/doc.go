@@ -16,6 +16,8 @@
 //   - source.go: splits, Poll, and where fetched records go. The goroutine that
 //     calls Poll owns all of it.
 //   - batch.go: records to one Arrow batch, cut at Until.
+//   - keys.go, metadata.go: the columns of keys, and of what stands beside a value.
+//   - missing.go: a split waits for what its next record cannot be decoded without.
 //   - heed.go: what Poll does with the watcher's answers.
 //   - watch.go: one goroutine that asks the broker questions on behalf of Poll:
 //     where a split starts, whether records are missing, where its log ends.
