@@ -365,12 +365,8 @@ func FuzzProtobuf(f *testing.F) {
 	if err := cfg.Bind("", nil); err != nil {
 		f.Fatal(err)
 	}
+	d := fuzzed(f, cfg)
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		d, err := cfg.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.(interface{ Release() }).Release()
 		if bad := d.Append(payload); bad != nil {
 			return
 		}

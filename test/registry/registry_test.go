@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -18,9 +19,15 @@ import (
 	"frazil/dataflow/flowtest/rig"
 	"frazil/dataflow/registry"
 
+	"github.com/bufbuild/protocompile"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
@@ -90,6 +97,7 @@ func TestRowsGoThroughATopicInEachFormat(t *testing.T) {
 			if n := p.Count("shop.bad"); n != 0 {
 				t.Errorf("bad: %s", show(p.Rows("shop.bad")))
 			}
+			readByOthers(t, r, rig.Committed(t, b, topic)[0].Value, format)
 			// The same columns again: nothing is registered anew, and with register: false
 			// what is there is found.
 			again := program.New(t, "again-"+topic, fmt.Sprintf(write, r, b, topic, format, ""))
@@ -103,6 +111,60 @@ func TestRowsGoThroughATopicInEachFormat(t *testing.T) {
 				t.Errorf("%d rows, want 9", n)
 			}
 		})
+	}
+}
+
+// readByOthers reads the first order with other libraries.
+func readByOthers(t *testing.T, url string, value []byte, format string) {
+	t.Helper()
+	var head sr.ConfluentHeader
+	id, rest, err := head.DecodeID(value)
+	must(t, err)
+	cl, err := sr.NewClient(sr.URLs(url), sr.HTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
+	must(t, err)
+	schema, err := cl.SchemaByID(t.Context(), id)
+	must(t, err)
+	got := ""
+	switch format {
+	case "avro":
+		s, err := avro.Parse(schema.Schema)
+		must(t, err)
+		var v any
+		_, err = s.Decode(rest, &v)
+		must(t, err)
+		got = fmt.Sprint(v)
+	case "protobuf":
+		place, rest, err := head.DecodeIndex(rest, 5)
+		must(t, err)
+		c := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(map[string]string{"s.proto": schema.Schema})})}
+		files, err := c.Compile(t.Context(), "s.proto")
+		must(t, err)
+		m := dynamicpb.NewMessage(files[0].Messages().Get(place[0]))
+		must(t, proto.Unmarshal(rest, m))
+		b, err := protojson.Marshal(m)
+		must(t, err)
+		var v any
+		must(t, json.Unmarshal(b, &v))
+		got = fmt.Sprint(v)
+	default:
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(schema.Schema))
+		must(t, err)
+		c := jsonschema.NewCompiler()
+		must(t, c.AddResource("s.json", v))
+		s, err := c.Compile("s.json")
+		must(t, err)
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(rest))
+		must(t, err)
+		must(t, s.Validate(doc))
+		got = fmt.Sprint(doc)
+	}
+	want := map[string]string{
+		"avro":        "map[at:2024-05-01 10:00:00.123456 +0000 UTC id:1 name:Zürich note:<nil> paid:true place:map[street:Hauptstraße x:7] price:25/2 qty:3 share:0.25 tags:[a b]]",
+		"protobuf":    "map[at:2024-05-01T10:00:00.123456Z id:1 name:Zürich paid:true place:map[street:Hauptstraße x:7] price:12.50 qty:3 share:0.25 tags:[a b]]",
+		"json_schema": "map[at:2024-05-01T10:00:00.123456Z id:1 name:Zürich note:<nil> paid:true place:map[street:Hauptstraße x:7] price:12.50 qty:3 share:0.25 tags:[a b]]",
+	}[format]
+	if got != want {
+		t.Errorf("read by others:\ngot  %s\nwant %s", got, want)
 	}
 }
 
