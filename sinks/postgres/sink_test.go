@@ -36,6 +36,18 @@ func TestAChangelogIsKeptAsATable(t *testing.T) {
 	same(t, "rows", p.ask("SELECT * FROM rows ORDER BY id"), []string{"1|e"})
 }
 
+// Names are written as they stand, whatever is in them.
+func TestOddNames(t *testing.T) {
+	p := newPlace(t)
+	p.do(`CREATE SCHEMA "Odd Schema"`)
+	p.cfg.Table, p.cfg.PositionsTable, p.cfg.RefusedTable = "Odd Schema.Table 'One'", "Odd Schema.Positions", "Odd Schema.Refused"
+	p.cfg.Mode, p.cfg.Key = modeUpsert, []string{"Select", `a"b`}
+	in := stream(col("Select", dataflow.TypeInt64), col(`a"b`, dataflow.TypeString), col("zwölf", dataflow.TypeBool))
+	p.round(in, 1, `[{"Select": 1, "a\"b": "x", "zwölf": true}, {"Select": 1, "a\"b": "x", "zwölf": false}]`)
+	same(t, "rows", p.ask(`SELECT * FROM "Odd Schema"."Table 'One'"`), []string{"1|x|f"})
+	same(t, "positions", p.ask(`SELECT pipeline, sink, clock FROM "Odd Schema"."Positions"`), []string{p.env.Pipeline + "|out|0"})
+}
+
 func TestAChangelogIsAppendedWithItsChanges(t *testing.T) {
 	p := newPlace(t)
 	p.cfg.Mode = modeAppend
@@ -242,7 +254,7 @@ func TestATransactionUnderWayIsWaitedFor(t *testing.T) {
 		if step == "end" {
 			go func() { second <- next.Commit(t.Context(), c) }()
 			// Until it waits for the lock.
-			for len(p.ask("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'")) == 0 {
+			for len(p.ask("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")) == 0 {
 			}
 		}
 	}
