@@ -31,8 +31,10 @@ const myTable = `CREATE TABLE outbox (id bigint AUTO_INCREMENT PRIMARY KEY, aggr
 
 const myInsert = `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('order', ?, ?, '{"a": 1}')`
 
+// newMyWorld lets the test run beside others.
 func newMyWorld(t *testing.T, statements ...string) *myWorld {
 	t.Helper()
+	t.Parallel()
 	return newMyWorldAt(t, rig.MariaDB(t), statements...)
 }
 
@@ -319,6 +321,7 @@ func TestMariaDBNumbersThatBeginAnewAreAGap(t *testing.T) {
 
 // A server that is killed goes on with its numbers, also of an empty table.
 func TestMariaDBServerRestart(t *testing.T) {
+	t.Parallel()
 	server := rig.NewMariaDB(t)
 	w := newMyWorldAt(t, server.DSN(""), "CREATE DATABASE shop")
 	w.dsn = server.DSN("shop")

@@ -308,17 +308,33 @@ func (s *pgSource) streaming(ctx context.Context) (*stream, error) {
 	if err := checkSlot(s.pg.Slot, there, s.pos.lsn); err != nil {
 		return nil, err
 	}
-	repl, err := connectReplication(ctx, s.pg)
-	if err != nil {
-		return nil, err
-	}
 	// The server is told the position of the last Ack, which may be before this one.
-	st, err = follow(ctx, s.pg, repl, there.confirmed, s.waits)
-	if err != nil {
-		_ = repl.Close(ctx)
+	if st, err = s.follow(ctx, there.confirmed); err != nil {
 		return nil, err
 	}
 	return st, s.keep(st)
+}
+
+// letGo is how long a reader before us may take to let go of the slot: the server notices a
+// moment later that a connection has ended.
+const letGo = 5 * time.Second
+
+// follow reads the log from a position on, when nobody else does any more.
+func (s *pgSource) follow(ctx context.Context, at pglogrepl.LSN) (*stream, error) {
+	for began := time.Now(); ; wait(ctx, 50*time.Millisecond) {
+		repl, err := connectReplication(ctx, s.pg)
+		if err != nil {
+			return nil, err
+		}
+		st, err := follow(ctx, s.pg, repl, at, s.waits)
+		if err == nil {
+			return st, nil
+		}
+		_ = repl.Close(ctx)
+		if !isCode(err, "55006") || time.Since(began) > letGo || ctx.Err() != nil {
+			return nil, err
+		}
+	}
 }
 
 // keep puts the stream where Ack and Close find it.

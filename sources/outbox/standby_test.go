@@ -13,6 +13,7 @@ import (
 // A replica is polled like the primary: its transactions become visible in the order of
 // their commits, and which are open it knows as well. Behind what was read it is waited for.
 func TestPollOfAReplica(t *testing.T) {
+	t.Parallel()
 	primary := rig.NewPostgres(t)
 	w := newWorldAt(t, primary.URL("postgres"), tableText)
 	w.polled()
@@ -84,6 +85,7 @@ func TestPollOfAServerThatGoesAway(t *testing.T) {
 		}
 	}
 	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
 		server := rig.NewPostgres(t)
 		w := newWorldAt(t, server.URL("postgres"), tableText)
 		w.polled()
@@ -91,6 +93,7 @@ func TestPollOfAServerThatGoesAway(t *testing.T) {
 		polls(t, w, server.Kill)
 	})
 	t.Run("MariaDB", func(t *testing.T) {
+		t.Parallel()
 		server := rig.NewMariaDB(t)
 		w := newMyWorldAt(t, server.DSN(""), "CREATE DATABASE shop", strings.Replace(myTable, "outbox", "shop.outbox", 1),
 			"INSERT INTO shop.outbox (type) VALUES ('b')"+strings.Repeat(", ('b')", 19))
