@@ -80,7 +80,11 @@ func (l *loader) schemas(name string) (dataflow.SchemaRegistry, error) {
 	if len(known) == 0 {
 		return nil, fmt.Errorf("there is no connection %q: write connections: {%s: {%s: {url: ...}}}", name, name, registry.Kind)
 	}
-	return nil, fmt.Errorf("there is no schema registry %q%s; known: %s", name, component.DidYouMean(name, known), component.Names(known))
+	meant := component.DidYouMean(name, known)
+	if meant == "" {
+		meant = ";"
+	}
+	return nil, fmt.Errorf("there is no schema registry %q%s known: %s", name, meant, component.Names(known))
 }
 
 // planProblem places what a component's plan says: paths are relative to its

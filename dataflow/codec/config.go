@@ -125,8 +125,9 @@ func (c Config) ArrowSchema() (*arrow.Schema, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	_, f, _ := c.chosen()
-	return f.ArrowSchema()
+	name, f, _ := c.chosen()
+	schema, err := f.ArrowSchema()
+	return schema, under(name, err)
 }
 
 // New makes a decoder, for one goroutine.

@@ -29,7 +29,8 @@ type PlanEnv struct {
 	Resolve func(name string) (kind string, cfg any, ok bool)
 	// Connections lists the names, for error messages.
 	Connections []string
-	// Schemas opens schema registries. Planning opens none; who writes may.
+	// Schemas opens schema registries. That asks nobody; a plan asks only where its
+	// columns are those of a schema in one.
 	Schemas dataflow.SchemaRegistries
 }
 

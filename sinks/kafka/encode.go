@@ -102,6 +102,11 @@ func newEncoding(in component.SinkIn, cfg Config) (*encoding, component.Problems
 	case s.Use == useLatest && s.Register:
 		return bad("encode."+key+".register", "use: latest takes a schema that is there, so none is registered")
 	}
+	if in.Schemas != nil {
+		if _, err := in.Schemas(s.Registry); err != nil {
+			return bad("encode."+key+".registry", "%v", err)
+		}
+	}
 	e := &encoding{cfg: s, kind: kind, name: s.Record, fields: dataflow.UserFields(in.Input.Schema), byTopic: map[string]*topicEncoding{}}
 	if e.name == "" && s.Use == useColumns {
 		e.name = in.Step
