@@ -114,6 +114,73 @@ func TestRowsGoThroughATopicInEachFormat(t *testing.T) {
 	}
 }
 
+// TestKillsLoseNothing: a program that is killed again and again while it reads one topic
+// of Avro and writes another gives each order once.
+func TestKillsLoseNothing(t *testing.T) {
+	program.Long(t)
+	url, broker := rig.Registry(t), rig.Kafka(t)
+	in, out := unique(t, "in"), unique(t, "out")
+	cl, err := registry.New(registry.Config{URL: url}, "")
+	must(t, err)
+	id, err := cl.Register(t.Context(), in+"-value", dataflow.RegisteredSchema{Kind: dataflow.SchemaAvro, Text: first})
+	must(t, err)
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.DefaultProduceTopic(in), kgo.UnknownTopicRetries(100))
+	must(t, err)
+	defer kafka.Close()
+	_, err = kadm.NewClient(kafka).CreateTopic(t.Context(), 2, 1, nil, in)
+	must(t, err)
+	schema, n := avro.MustParse(first), 0
+	send := func() {
+		t.Helper()
+		var records []*kgo.Record
+		for range 5000 {
+			v, err := schema.AppendEncode(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), map[string]any{"id": int64(n), "label": fmt.Sprint("n", n), "gone": nil})
+			must(t, err)
+			records = append(records, &kgo.Record{Key: []byte(fmt.Sprint(n)), Value: v})
+			n++
+		}
+		must(t, kafka.ProduceSync(t.Context(), records...).FirstErr())
+	}
+	p := program.New(t, "copy-"+in, fmt.Sprintf(`
+connections: {schemas: {schema_registry: {url: %q}}}
+sources:
+  orders:
+    kafka: {brokers: [%q], topics: [%s], fetch_max: 64KiB}
+    decode: {avro: {registry: schemas, subject: %s-value}}
+sinks:
+  out:
+    from: orders
+    kafka:
+      brokers: [%q]
+      topic: %s
+      key: id
+      create_topics: {partitions: 3, replication_factor: 1}
+      encode: {avro: {registry: schemas, register: true, record: shop.Copy}}
+checkpoint: {every: 50ms}
+`, url, broker, in, in, broker, out))
+	engine := p.Start(nil, "run", p.File)
+	for kill := range 6 {
+		send()
+		engine.Until("rows", func() bool { return p.Metric("frazil_source_rows_total") > "0" })
+		if kill%2 == 1 {
+			engine.Until("a commit", func() bool { return p.Metric("frazil_sink_committed_rows_total") > "0" })
+		}
+		engine.Kill()
+		engine = p.Start(nil, "run", p.File)
+	}
+	engine.Kill()
+	p.ToEnd()
+	seen := map[string]int{}
+	for _, r := range rig.Committed(t, broker, out) {
+		seen[string(r.Key)]++
+	}
+	for i := range n {
+		if c := seen[fmt.Sprint(i)]; c != 1 {
+			t.Fatalf("order %d is there %d times; %d keys, want %d", i, c, len(seen), n)
+		}
+	}
+}
+
 // readByOthers reads the first order with other libraries.
 func readByOthers(t *testing.T, url string, value []byte, format string) {
 	t.Helper()
