@@ -192,7 +192,7 @@ func (l *loader) planSource(s *step) *engine.Source {
 			l.problems = append(l.problems, s.node.Get("decode").LocateAll(err)...)
 			return out
 		}
-		in.Decoded, in.ByTopic = schema, s.decode.NeedsTopic()
+		in.Decoded, in.ByTopic, in.Binary = schema, s.decode.NeedsTopic(), s.decode.Binary()
 		cfg := *s.decode
 		out.NewDecoder = func() (dataflow.Decoder, error) { return cfg.New(memory.DefaultAllocator) }
 		if cfg.BySchema() {

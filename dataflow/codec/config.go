@@ -113,6 +113,9 @@ func (c Config) BySchema() bool {
 	return s != nil
 }
 
+// Binary says whether payloads may hold any byte, so that they are no lines.
+func (c Config) Binary() bool { return c.Avro != nil || c.Protobuf != nil }
+
 // Waits says whether decoders may have to wait for a registry: they are
 // dataflow.WaitingDecoders, and the source must let them.
 func (c Config) Waits() bool {

@@ -59,6 +59,14 @@ func newBySchema(c *SchemaConfig, limit component.Bytes, rows gathered, compile 
 // MaxRecord is as for JSON.
 func (d *bySchema) MaxRecord() int { return d.limit }
 
+// Extra implements dataflow.ExtraCounter.
+func (d *bySchema) Extra() map[string]int64 {
+	if c, ok := d.gathered.(dataflow.ExtraCounter); ok {
+		return c.Extra()
+	}
+	return nil
+}
+
 // Append implements dataflow.Decoder.
 func (d *bySchema) Append(payload []byte) *dataflow.Bad {
 	if len(payload) > d.limit {

@@ -41,6 +41,8 @@ type SourceIn struct {
 	Decoded *arrow.Schema
 	// ByTopic: the decode block reads payloads together with their topics.
 	ByTopic bool
+	// Binary: it reads payloads that may hold any byte, so that they are no lines.
+	Binary bool
 }
 
 // SourcePlan says what a source will give.

@@ -125,6 +125,9 @@ func plan(in component.SourceIn, cfg Config) (component.SourcePlan, error) {
 		ps = append(ps, component.Problem{Msg: "files holds bytes: add a decode block beside it, as decode: {json: {schema: {...}}}"})
 		return component.SourcePlan{}, ps
 	}
+	if in.Binary {
+		ps = append(ps, component.Problem{Msg: "files are read by lines, and payloads of this format may hold the end of a line: expected decode: json, json_schema, text or raw"})
+	}
 	schema, err := outSchema(in.Decoded, cfg.Metadata)
 	if err != nil {
 		ps = append(ps, err.(component.Problems)...)
