@@ -248,23 +248,28 @@ func (s *shop) transaction(ctx context.Context, c session, rng *rand.Rand) error
 	return c.exec(ctx, "COMMIT")
 }
 
+// last writes one event more, when the sessions have ended.
+func (s *shop) last() {
+	s.t.Helper()
+	s.with(func(c session) error {
+		ctx := s.t.Context()
+		if err := c.exec(ctx, "BEGIN"); err != nil {
+			return err
+		}
+		if err := s.write(ctx, c, "order-0"); err != nil {
+			return err
+		}
+		return c.exec(ctx, "COMMIT")
+	})
+}
+
 // part changes an order and writes events about it, in a savepoint.
 func (s *shop) part(ctx context.Context, c session, rng *rand.Rand, order string) error {
 	if err := c.exec(ctx, "SAVEPOINT part"); err != nil {
 		return err
 	}
 	for range 1 + rng.IntN(4) {
-		var seq, id int64
-		if err := c.exec(ctx, s.next, order); err != nil {
-			return err
-		}
-		if err := c.one(ctx, &seq, s.read, order); err != nil {
-			return err
-		}
-		if err := c.one(ctx, &id, s.event, order, fmt.Sprintf(`{"order": %q, "seq": %d}`, order, seq)); err != nil {
-			return err
-		}
-		if err := c.exec(ctx, s.journal, id, order, seq); err != nil {
+		if err := s.write(ctx, c, order); err != nil {
 			return err
 		}
 	}
@@ -272,6 +277,21 @@ func (s *shop) part(ctx context.Context, c session, rng *rand.Rand, order string
 		return c.exec(ctx, "ROLLBACK TO SAVEPOINT part")
 	}
 	return c.exec(ctx, "RELEASE SAVEPOINT part")
+}
+
+// write changes an order, and writes an event about it.
+func (s *shop) write(ctx context.Context, c session, order string) error {
+	var seq, id int64
+	if err := c.exec(ctx, s.next, order); err != nil {
+		return err
+	}
+	if err := c.one(ctx, &seq, s.read, order); err != nil {
+		return err
+	}
+	if err := c.one(ctx, &id, s.event, order, fmt.Sprintf(`{"order": %q, "seq": %d}`, order, seq)); err != nil {
+		return err
+	}
+	return c.exec(ctx, s.journal, id, order, seq)
 }
 
 // event is one that was committed.
