@@ -92,6 +92,19 @@ func TestRowsThatTheTableRefusesDoNotStopOthers(t *testing.T) {
 	same(t, "the next commit", p.ask("SELECT count(*) FROM rows"), []string{"197"})
 }
 
+// A table that takes nothing at all costs some statements for each row, and no more.
+func TestATableThatRefusesAll(t *testing.T) {
+	p := newPlace(t)
+	p.do("CREATE TABLE rows (id int8 CHECK (id < 0), name text)")
+	var rows []string
+	for i := range 2000 {
+		rows = append(rows, fmt.Sprintf(`{"id": %d, "name": "x"}`, i))
+	}
+	p.round(idName(), 1, "["+strings.Join(rows, ",")+"]")
+	same(t, "refused rows", p.ask(`SELECT count(DISTINCT ("row"->>'id')::int8), count(*) FROM frazil_refused`), []string{"2000|2000"})
+	same(t, "rows", p.ask("SELECT count(*) FROM rows"), []string{"0"})
+}
+
 // The row before one that is refused counts, as if it had come in another commit.
 func TestARefusedUpsertLeavesTheOneBefore(t *testing.T) {
 	p := newPlace(t)

@@ -19,7 +19,9 @@ type stage struct {
 	values, shown []string
 	// from is the table whose rows are applied, and row the column that counts them.
 	from, row string
-	refusedN  []int64
+	// indexed: rows are found by their number without a look at all of them.
+	indexed  bool
+	refusedN []int64
 }
 
 // OIDs of the types whose values are staged as bytes, since PostgreSQL checks them as it
@@ -93,6 +95,7 @@ func (s *stage) lastOfKeys(ctx context.Context) (n int64, err error) {
 	if err := s.do(ctx, "DROP TABLE IF EXISTS pg_temp.frazil_last"); err != nil {
 		return 0, err
 	}
+	s.indexed = false
 	tag, err := s.tx.Exec(ctx, fmt.Sprintf(`CREATE TEMP TABLE frazil_last ON COMMIT DROP AS
 SELECT row_number() OVER (ORDER BY %[1]s) AS _r, s.* FROM (SELECT DISTINCT ON (%[1]s) s.* FROM pg_temp.frazil_rows s ORDER BY %[1]s, s._n DESC) s`, key))
 	return tag.RowsAffected(), explain("find the last row of each key", err)
@@ -123,6 +126,12 @@ func (s *stage) bisect(ctx context.Context, lo, hi int64) error {
 	}
 	if err := s.do(ctx, "ROLLBACK TO SAVEPOINT frazil_try"); err != nil {
 		return err
+	}
+	if !s.indexed {
+		s.indexed = true
+		if err := s.do(ctx, fmt.Sprintf("CREATE INDEX ON %[1]s (%[2]s); ANALYZE %[1]s (%[2]s)", s.from, s.row)); err != nil {
+			return err
+		}
 	}
 	if hi-lo == 1 {
 		return s.refuse(ctx, lo, err)
