@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -36,10 +37,15 @@ func newPlace(t testing.TB) *place {
 }
 
 // schemaOf is a new schema of a database, which is as good as one of its own.
-func schemaOf(t testing.TB, url string) *place {
+func schemaOf(t testing.TB, database string) *place {
 	t.Helper()
 	name := fmt.Sprint("schema", servers.Add(1))
-	p := placeAt(t, url+"&search_path="+name)
+	u, err := url.Parse(database)
+	must(t, err)
+	query := u.Query()
+	query.Set("search_path", name)
+	u.RawQuery = query.Encode()
+	p := placeAt(t, u.String())
 	p.do("CREATE SCHEMA " + name)
 	return p
 }
