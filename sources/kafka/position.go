@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"frazil/dataflow"
 )
@@ -97,4 +98,27 @@ func locate(s dataflow.Split, pos int64) string {
 		where += " (generation " + strconv.FormatInt(gen, 10) + ")"
 	}
 	return where
+}
+
+// gens remembers the generation of each split that was assigned here.
+type gens struct {
+	mu struct {
+		sync.Mutex
+		m map[dataflow.Split]int
+	}
+}
+
+func (g *gens) set(split dataflow.Split, gen int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.m == nil {
+		g.mu.m = map[dataflow.Split]int{}
+	}
+	g.mu.m[split] = gen
+}
+
+func (g *gens) of(split dataflow.Split) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.m[split]
 }

@@ -485,27 +485,4 @@ func (s *source) forget(topic string) {
 	s.client.PurgeTopicsFromConsuming(topic)
 }
 
-// gens remembers the generation of each split that was assigned here.
-type gens struct {
-	mu struct {
-		sync.Mutex
-		m map[dataflow.Split]int
-	}
-}
-
-func (g *gens) set(split dataflow.Split, gen int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.mu.m == nil {
-		g.mu.m = map[dataflow.Split]int{}
-	}
-	g.mu.m[split] = gen
-}
-
-func (g *gens) of(split dataflow.Split) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.mu.m[split]
-}
-
 var _ dataflow.Source = (*source)(nil)
