@@ -27,8 +27,7 @@ type Sender interface {
 type Delivery struct {
 	// ID is the same whenever these rows are delivered, in whatever process, and no
 	// other rows have it.
-	ID    string
-	Epoch dataflow.Epoch
+	ID string
 
 	env     *dataflow.Env
 	parts   []dataflow.Part
@@ -166,7 +165,7 @@ func (k *deliverer) delivery(c dataflow.Commit) *Delivery {
 	for _, p := range c.Parts {
 		fmt.Fprintf(h, " %q", p.Data)
 	}
-	d := &Delivery{ID: hex.EncodeToString(h.Sum(nil)[:16]), Epoch: c.Epoch, env: k.env, parts: c.Parts, now: k.env.Now, done: map[int]int64{}}
+	d := &Delivery{ID: hex.EncodeToString(h.Sum(nil)[:16]), env: k.env, parts: c.Parts, now: k.env.Now, done: map[int]int64{}}
 	fs := k.env.SpoolFS()
 	d.path = fs.PathJoin(Dir(k.env), "progress.json")
 	d.refused = &refusals{env: k.env, name: fmt.Sprintf("%020d-%s.ndjson", c.Epoch, d.ID), delivery: d.ID, epoch: c.Epoch}

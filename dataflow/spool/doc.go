@@ -10,5 +10,9 @@
 // when the commit that holds them is done (see [Sweep]); what a crash leaves without
 // a part is removed with the next commit or the next start.
 //
+// Sinks whose target can hold no positions are a [Sender] to [NewCommitter], which keeps
+// positions, progress and refused rows beside the staged ones (ledger.go, deliver.go,
+// refused.go).
+//
 // Start to read at [Writer].
 package spool
