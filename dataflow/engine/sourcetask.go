@@ -380,19 +380,19 @@ func (t *sourceTask) polled(ctx context.Context, p *dataflow.Polled) error {
 // are decisions of the clock.
 func (t *sourceTask) wake(c *splitClock, b arrow.RecordBatch) {
 	c.caught = time.Time{}
+	first := c.maxTime == dataflow.MinTime && c.floor != dataflow.MinTime
 	switch {
 	case c.status != checkpoint.Live:
 		c.status = checkpoint.Live
 		floor := t.tracker.join(c.split, c.own())
-		if floor <= c.own() {
+		if floor <= c.own() && !first {
 			return
 		}
-		c.floor = floor
-	case c.maxTime != dataflow.MinTime || c.floor == dataflow.MinTime || t.stamper.replaying:
+		c.floor = max(c.floor, floor)
+	case !first || t.stamper.replaying:
 		return
 	}
-	first := asPos(b, t.stamper.user)
-	t.decisions = append(t.decisions, dataflow.ClockDecision{Source: t.src.Name, Split: c.split, Pos: first, Floor: c.floor})
+	t.decisions = append(t.decisions, dataflow.ClockDecision{Source: t.src.Name, Split: c.split, Pos: asPos(b, t.stamper.user), Floor: c.floor})
 }
 
 func (t *sourceTask) rowsOf(ctx context.Context, p *dataflow.Polled, c *splitClock) error {

@@ -241,9 +241,12 @@ func TestASplitFoundLaterRecordsItsFloor(t *testing.T) {
 	task.wake(c, b)
 	task.wake(&splitClock{split: "old", maxTime: dataflow.MinTime, floor: dataflow.MinTime, status: checkpoint.Live}, b)
 	r.want("no more", len(task.decisions), 1)
+	// Idle before its first row, and the watermark stood still: the floor is recorded too.
+	task.wake(&splitClock{split: "idle", maxTime: dataflow.MinTime, floor: 40, status: checkpoint.Idle}, b)
+	r.want("idle", task.decisions[1:], []dataflow.ClockDecision{{Source: "src", Split: "idle", Pos: 7, Floor: 40}})
 	r.s.replaying = true
 	task.wake(&splitClock{split: "new", maxTime: dataflow.MinTime, floor: 40, status: checkpoint.Live}, b)
-	r.want("none in a replay", len(task.decisions), 1)
+	r.want("none in a replay", len(task.decisions), 2)
 }
 
 func numbersWithPos(alloc memory.Allocator, pos int64) arrow.RecordBatch {
