@@ -44,7 +44,7 @@ func TestWorldsKeepTheirPromises(t *testing.T) {
 // and clocks that jump by hours, 30 times. Watermarks must rise and windows end all day.
 func TestDaysPass(t *testing.T) {
 	if os.Getenv("FRAZIL_FULL") == "" && os.Getenv("FRAZIL_PORTION") == "" {
-		// One in sixteen finds what is open: docs/reliability.md.
+		// A day takes ten times as long as ten minutes.
 		t.Skip("days are in the full tier: ./test/full virtual-days, or FRAZIL_PORTION=N")
 	}
 	full.Suite{Name: "virtual-days", Total: 30, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
