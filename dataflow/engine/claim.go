@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"frazil/dataflow"
@@ -84,7 +83,7 @@ func (c *coordinator) claimTargets(ctx context.Context) error {
 		// Somebody else took this token for the first target: take a higher one.
 		c.j.claim = dataflow.Claim{}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.committer)) {
+	for _, name := range sinks {
 		held, err := c.committer[name].Committed(ctx)
 		if err != nil {
 			return fmt.Errorf("sink %s: %w", name, err)

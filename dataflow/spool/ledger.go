@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func replace(fs state.FS, path string, b []byte, durable bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
+	_, err = f.Write(bytes.Clone(b)) // Write may change what it is given.
 	if err == nil && durable {
 		err = f.Sync()
 	}

@@ -189,10 +189,10 @@ func TestClockDecisionsAreRepeatedWithoutTheState(t *testing.T) {
 	if len(x.decisions) == 0 {
 		t.Error("no split ever woke up: the input shows nothing")
 	}
-	before := fmt.Sprint(p.List())
+	before := fmt.Sprint(p.Contents())
 	p.RemoveState("state")
 	p.ToEnd()
-	if now := fmt.Sprint(p.List()); now != before {
+	if now := fmt.Sprint(p.Contents()); now != before {
 		t.Errorf("a run without the state changed the tables from\n%s to\n%s", before, now)
 	}
 	x.checkEnd()
