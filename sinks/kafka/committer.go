@@ -167,30 +167,26 @@ func (c *committer) Claim(ctx context.Context, claim dataflow.Claim) error {
 // publish sends the records of parts and puts next in the place of what is held, all or
 // nothing. Whoever has begun another producer meanwhile makes it fail.
 func (c *committer) publish(ctx context.Context, parts []dataflow.Part, next record, clock []dataflow.ClockDecision) error {
-	now := time.Now
-	if c.env.Now != nil {
-		now = c.env.Now
-	}
-	next.Time = now().UTC().Format(time.RFC3339Nano)
-	err := c.transaction(ctx, parts, next, clock)
-	if err != nil {
-		c.drop()
-		return err
-	}
-	c.pos.apply(next, clock)
-	return nil
-}
-
-func (c *committer) transaction(ctx context.Context, parts []dataflow.Part, next record, clock []dataflow.ClockDecision) error {
+	next.Time = c.pos.now().UTC().Format(time.RFC3339Nano)
 	own, err := c.pos.records(next, clock)
 	if err != nil {
 		return dataflow.Permanent(err)
 	}
+	if err := c.transaction(ctx, parts, own); err != nil {
+		c.drop()
+		return err
+	}
+	c.pos.apply(next, clock, own[len(own)-1].Offset+1)
+	return nil
+}
+
+// transaction sends the records of parts and our own in one transaction.
+func (c *committer) transaction(ctx context.Context, parts []dataflow.Part, own []*kgo.Record) error {
 	if err := c.producer.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)
 	}
 	sent := &outcome{}
-	err = spool.Each(c.env, parts, c.send(ctx, sent))
+	err := spool.Each(c.env, parts, c.send(ctx, sent))
 	for _, r := range own {
 		if err == nil {
 			c.producer.Produce(ctx, r, sent.record)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"frazil/dataflow"
 
@@ -52,6 +53,12 @@ type positions struct {
 	// next is the offset that was not read yet; id is the topic's.
 	next int64
 	id   string
+	// least is where the topic ends at least: behind what this process has committed. A
+	// broker that has just started again may not know yet how far it was; short is since
+	// when it says less.
+	least int64
+	short time.Time
+	now   func() time.Time
 
 	held   *record // nil: there is none
 	clocks map[int][]dataflow.ClockDecision
@@ -67,7 +74,11 @@ func newPositions(env *dataflow.Env, cfg Config) (*positions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &positions{cfg: cfg, pipeline: env.Pipeline, sink: env.Step, client: cl, admin: kadm.NewClient(cl), clocks: map[int][]dataflow.ClockDecision{}}, nil
+	now := env.Now
+	if now == nil {
+		now = time.Now
+	}
+	return &positions{cfg: cfg, pipeline: env.Pipeline, sink: env.Step, client: cl, admin: kadm.NewClient(cl), now: now, clocks: map[int][]dataflow.ClockDecision{}}, nil
 }
 
 func (p *positions) close() { p.client.Close() }
@@ -99,8 +110,8 @@ func (p *positions) read(ctx context.Context) error {
 	if err := p.same(ctx); err != nil {
 		return err
 	}
-	if end.Offset < p.next {
-		return dataflow.Permanentf("topic %q has lost records: it ends at %d, and was read up to %d. The positions in it are those of the tables' last commits: restore it, or give the sink another positions_topic and topic to start afresh", topic, end.Offset, p.next)
+	if err := p.isWhole(end.Offset); err != nil {
+		return err
 	}
 	if p.next >= end.Offset {
 		return nil
@@ -139,6 +150,27 @@ func (p *positions) read(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// shortFor is how long a topic may end before what was read or committed.
+const shortFor = time.Minute
+
+// isWhole fails where the topic ends before what is known to be in it: with an error that
+// time may heal, and after a while with one that it does not.
+func (p *positions) isWhole(end int64) error {
+	least := max(p.next, p.least)
+	if end >= least {
+		p.short = time.Time{}
+		return nil
+	}
+	now := p.now()
+	if p.short.IsZero() {
+		p.short = now
+	}
+	if now.Sub(p.short) < shortFor {
+		return dataflow.Unavailable(fmt.Errorf("topic %q ends at %d, and had records up to %d: its broker has not caught up with its own log", p.cfg.PositionsTopic, end, least))
+	}
+	return dataflow.Permanentf("topic %q has lost records: it ends at %d, and had some up to %d. The positions in it are those of the tables' last commits: restore it, or give the sink another positions_topic and topic to start afresh", p.cfg.PositionsTopic, end, least)
 }
 
 // same fails when the topic was made anew.
@@ -209,8 +241,9 @@ func (p *positions) committed() dataflow.Committed {
 	return out
 }
 
-// apply takes what was just committed for read.
-func (p *positions) apply(next record, clock []dataflow.ClockDecision) {
+// apply takes what was just committed, up to before the offset end, for read.
+func (p *positions) apply(next record, clock []dataflow.ClockDecision, end int64) {
+	p.least = max(p.least, end)
 	next.Clocks = p.clockCount(clock)
 	if len(clock) > 0 {
 		p.clocks[next.Clocks] = clock
