@@ -216,7 +216,7 @@ func TestARestartDoesNotRepeatAll(t *testing.T) {
 	r.env.Now = func() time.Time { now = now.Add(time.Second); return now } // So that each step is noted.
 	r.answer = func(_ got, n int) (int, http.Header, string) {
 		if n == 20 {
-			cancel() // Its answer is lost.
+			cancel() // Its answer is lost, or just not.
 		}
 		return 200, nil, ""
 	}
@@ -235,8 +235,8 @@ func TestARestartDoesNotRepeatAll(t *testing.T) {
 	if len(rows) != 100 || !slices.IsSorted(rows) {
 		t.Errorf("rows %v", rows)
 	}
-	if n := len(r.requests()); n != 35 {
-		t.Errorf("%d requests, want 34 and one again", n)
+	if n := len(r.requests()); n < 34 || n > 35 {
+		t.Errorf("%d requests, want 34 and at most one again", n)
 	}
 }
 
