@@ -160,9 +160,6 @@ func TestBrokenEnginesAreSeen(t *testing.T) {
 		"time alone makes no rows (I3)": {
 			change{"dataflow/sink.go", "if atLeast && (beyond || CompareWatermarks(held.Watermarks, c.Watermarks) >= 0) {", "if atLeast && (beyond || true) {", 1}, "missing",
 		},
-		"the watermark is lost at a restore (I5)": {
-			change{"dataflow/engine/prepare.go", "newTracker(run.state.Watermark)", "newTracker(dataflow.MinTime)", 1}, "goes back",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			broken, err := build(t.TempDir(), c.bug)
