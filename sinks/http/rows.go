@@ -46,28 +46,22 @@ func newRows(env *dataflow.Env, in dataflow.Stream, l *layout) *rows {
 	return r
 }
 
-// each calls visit with the bytes of each row of b that can be posted, and returns the
+// Each implements spool.Rows: it calls visit with the bytes of each row of b that can be posted, and returns the
 // others; visit may not keep the bytes.
-func (r *rows) each(b arrow.RecordBatch, visit func(row []byte) error) (arrow.RecordBatch, error) {
-	defer r.group.Done()
-	if err := r.group.Eval(b); err != nil {
-		return nil, err
-	}
-	for i := range int(b.NumRows()) {
-		bad := r.group.Bad(i)
+func (r *rows) Each(b arrow.RecordBatch, visit func(row []byte) error) (arrow.RecordBatch, error) {
+	return r.group.Rows(b, r.bad, func(i int, bad *dataflow.Bad) (*dataflow.Bad, error) {
 		if bad == nil {
 			bad = r.row(b, i)
 		}
 		if bad != nil {
-			r.bad.AddRow(bad, b, i)
-			continue
+			return bad, nil
 		}
-		if err := visit(r.buf); err != nil {
-			return nil, err
-		}
-	}
-	return r.bad.Flush(), nil
+		return nil, visit(r.buf)
+	})
 }
+
+// Release implements spool.Rows.
+func (r *rows) Release() { r.bad.Release() }
 
 // row writes row i to buf.
 func (r *rows) row(b arrow.RecordBatch, i int) *dataflow.Bad {
@@ -117,21 +111,9 @@ func (r *rows) row(b arrow.RecordBatch, i int) *dataflow.Bad {
 }
 
 // fill writes a template's text of row i to part.
-func (r *rows) fill(what string, t *expr.Template, first, i int, escape []func(string) string) *dataflow.Bad {
-	r.part = append(r.part[:0], t.Texts[0]...)
-	for j := range t.Exprs {
-		a := r.group.Values(first + j)
-		if a.IsNull(i) {
-			return &dataflow.Bad{Reason: "invalid_" + what, Detail: fmt.Sprintf("%s is null, and the %s is made of it", t.Exprs[j], what)}
-		}
-		from := len(r.part)
-		r.part = dataflow.AppendPlain(r.part, a, i)
-		if escape != nil {
-			r.part = append(r.part[:from], escape[j](string(r.part[from:]))...)
-		}
-		r.part = append(r.part, t.Texts[j+1]...)
-	}
-	return nil
+func (r *rows) fill(what string, t *expr.Template, first, i int, escape []func(string) string) (bad *dataflow.Bad) {
+	r.part, bad = r.group.AppendTemplate(r.part[:0], what, t, first, i, escape)
+	return bad
 }
 
 // hash is that of the row's key.

@@ -78,19 +78,14 @@ func head(name string, first bool) []byte {
 // each calls visit with the bytes of the record of each row of b that is one (see
 // record.go), and returns the others; visit may not keep the bytes.
 func (r *rows) each(b arrow.RecordBatch, visit func(record []byte) error) (arrow.RecordBatch, error) {
-	defer r.group.Done()
-	if err := r.group.Eval(b); err != nil {
-		return nil, err
-	}
 	var ops []uint8
 	if r.layout.upserts {
 		ops = b.Column(dataflow.Column(b.Schema(), dataflow.SysOp)).(*array.Uint8).Uint8Values()
 	}
-	for i := range int(b.NumRows()) {
+	return r.group.Rows(b, r.bad, func(i int, bad *dataflow.Bad) (*dataflow.Bad, error) {
 		if ops != nil && dataflow.Op(ops[i]) == dataflow.OpUpdateBefore {
-			continue // Its OpUpdateAfter puts the same key.
+			return nil, nil // Its OpUpdateAfter puts the same key.
 		}
-		bad := r.group.Bad(i)
 		if bad == nil {
 			var err error
 			if bad, err = r.record(b, i, ops == nil || dataflow.Op(ops[i]).Puts()); err != nil {
@@ -98,14 +93,10 @@ func (r *rows) each(b arrow.RecordBatch, visit func(record []byte) error) (arrow
 			}
 		}
 		if bad != nil {
-			r.bad.AddRow(bad, b, i)
-			continue
+			return bad, nil
 		}
-		if err := visit(r.buf); err != nil {
-			return nil, err
-		}
-	}
-	return r.bad.Flush(), nil
+		return nil, visit(r.buf)
+	})
 }
 
 // record writes row i to buf.
@@ -169,15 +160,9 @@ func (r *rows) record(b arrow.RecordBatch, i int, puts bool) (*dataflow.Bad, err
 
 // topicOf writes the row's topic to part.
 func (r *rows) topicOf(i int) (*dataflow.Bad, error) {
-	t := r.layout.topic
-	r.part = append(r.part[:0], t.Texts[0]...)
-	for j := range t.Exprs {
-		a := r.group.Values(j)
-		if a.IsNull(i) {
-			return &dataflow.Bad{Reason: "invalid_topic", Detail: fmt.Sprintf("%s is null, and the topic is made of it", t.Exprs[j])}, nil
-		}
-		r.part = dataflow.AppendPlain(r.part, a, i)
-		r.part = append(r.part, t.Texts[j+1]...)
+	var bad *dataflow.Bad
+	if r.part, bad = r.group.AppendTemplate(r.part[:0], "topic", r.layout.topic, 0, i, nil); bad != nil {
+		return bad, nil
 	}
 	if r.known[string(r.part)] {
 		return nil, nil

@@ -40,28 +40,22 @@ func newRows(env *dataflow.Env, in dataflow.Stream, l *layout) *rows {
 	return r
 }
 
-// each calls visit with the bytes of each row of b that is a message, and returns the
+// Each implements spool.Rows: it calls visit with the bytes of each row of b that is a message, and returns the
 // others; visit may not keep the bytes.
-func (r *rows) each(b arrow.RecordBatch, visit func(row []byte) error) (arrow.RecordBatch, error) {
-	defer r.group.Done()
-	if err := r.group.Eval(b); err != nil {
-		return nil, err
-	}
-	for i := range int(b.NumRows()) {
-		bad := r.group.Bad(i)
+func (r *rows) Each(b arrow.RecordBatch, visit func(row []byte) error) (arrow.RecordBatch, error) {
+	return r.group.Rows(b, r.bad, func(i int, bad *dataflow.Bad) (*dataflow.Bad, error) {
 		if bad == nil {
 			bad = r.row(b, i)
 		}
 		if bad != nil {
-			r.bad.AddRow(bad, b, i)
-			continue
+			return bad, nil
 		}
-		if err := visit(r.buf); err != nil {
-			return nil, err
-		}
-	}
-	return r.bad.Flush(), nil
+		return nil, visit(r.buf)
+	})
 }
+
+// Release implements spool.Rows.
+func (r *rows) Release() { r.bad.Release() }
 
 // row writes row i to buf.
 func (r *rows) row(b arrow.RecordBatch, i int) *dataflow.Bad {
@@ -98,15 +92,9 @@ func (r *rows) row(b arrow.RecordBatch, i int) *dataflow.Bad {
 
 // topicOf writes the row's topic to part.
 func (r *rows) topicOf(i int) *dataflow.Bad {
-	t := r.layout.topic
-	r.part = append(r.part[:0], t.Texts[0]...)
-	for j := range t.Exprs {
-		a := r.group.Values(r.topic + j)
-		if a.IsNull(i) {
-			return &dataflow.Bad{Reason: "invalid_topic", Detail: fmt.Sprintf("%s is null, and the topic is made of it", t.Exprs[j])}
-		}
-		r.part = dataflow.AppendPlain(r.part, a, i)
-		r.part = append(r.part, t.Texts[j+1]...)
+	var bad *dataflow.Bad
+	if r.part, bad = r.group.AppendTemplate(r.part[:0], "topic", r.layout.topic, r.topic, i, nil); bad != nil {
+		return bad
 	}
 	if string(r.part) == r.known {
 		return nil
