@@ -15,6 +15,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest"
 	"frazil/dataflow/flowtest/leak"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -137,7 +138,7 @@ func (r *receiver) stage(in dataflow.Stream, e int, rows string) (dataflow.Commi
 	w := r.writer(in)
 	bad, err := w.Write(r.t.Context(), rowsOf(r.t, in.Schema, rows))
 	must(r.t, err)
-	return cut(r.t, w, dataflow.Epoch(e), e-1, e), bads(bad)
+	return flowtest.Stage(r.t, w, dataflow.Epoch(e), e-1, e), flowtest.Refused(bad)
 }
 
 func rowsOf(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
@@ -146,39 +147,6 @@ func rowsOf(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
 	must(t, err)
 	t.Cleanup(b.Release)
 	return b
-}
-
-func at(n int) dataflow.Positions {
-	return dataflow.Positions{"in": {"0": dataflow.Position(fmt.Sprintf("%06d", n))}}
-}
-
-// cut ends an epoch that has read up to n, from from.
-func cut(t testing.TB, w dataflow.Writer, e dataflow.Epoch, from, n int) dataflow.Commit {
-	t.Helper()
-	c := dataflow.Commit{Epoch: e, From: at(from), At: at(n), Plan: "plan"}
-	if from == 0 {
-		c.From = dataflow.Positions{}
-	}
-	pending, err := w.Prepare(t.Context(), e)
-	must(t, err)
-	if pending != nil {
-		part, err := pending.Part(t.Context())
-		must(t, err)
-		c.Parts = append(c.Parts, part)
-	}
-	return c
-}
-
-// bads are reason and detail of rows that were refused.
-func bads(b arrow.RecordBatch) (out []string) {
-	if b == nil {
-		return nil
-	}
-	defer b.Release()
-	for i := range int(b.NumRows()) {
-		out = append(out, b.Column(0).(*array.String).Value(i)+": "+b.Column(1).(*array.String).Value(i))
-	}
-	return out
 }
 
 func same(t testing.TB, what string, got, want []string) {

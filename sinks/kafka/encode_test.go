@@ -10,6 +10,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/twmb/avro"
@@ -111,8 +112,8 @@ func TestValuesAreEncodedForEachTopic(t *testing.T) {
 		}
 		bad, err := w.Write(t.Context(), batch(t, orders, `[{"id": 1, "region": "EU", "body": "b25l", "at": null}, {"id": 2, "region": "US", "body": null, "at": "1970-01-01T00:00:01Z"}, {"id": 3, "region": "EU", "body": null, "at": null}]`))
 		must(t, err)
-		same(t, "bad rows", bads(bad), nil)
-		cut(t, w, 1, 0, 3)
+		same(t, "bad rows", flowtest.Refused(bad), nil)
+		flowtest.Stage(t, w, 1, 0, 3)
 		var got []string
 		for _, topic := range []string{base + ".eu", base + ".us"} {
 			records := p.records(topic)
@@ -148,8 +149,8 @@ func TestAnEncodedChangelogHasTombstones(t *testing.T) {
 	must(t, err)
 	bad, err := w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "region": "a", "_op": 1}, {"id": 1, "region": "a", "_op": 2}, {"id": 1, "region": "c", "_op": 3}, {"id": 3, "region": "x", "_op": 1}, {"id": 4, "region": null, "_op": 1}, {"id": 2, "region": "zz", "_op": 4}]`))
 	must(t, err)
-	same(t, "bad rows", bads(bad), []string{`mistyped: column "region": x is no symbol of enum e`, `missing_required: column "region": it is null, and the schema has enum e without null`})
-	must(t, p.committer().Commit(t.Context(), cut(t, w, 1, 0, 6)))
+	same(t, "bad rows", flowtest.Refused(bad), []string{`mistyped: column "region": x is no symbol of enum e`, `missing_required: column "region": it is null, and the schema has enum e without null`})
+	must(t, p.committer().Commit(t.Context(), flowtest.Stage(t, w, 1, 0, 6)))
 	var got []string
 	for _, r := range p.records(p.cfg.Topic) {
 		got = append(got, text(r.Key)+"="+decoded(t, s, r))
@@ -165,8 +166,8 @@ func TestCloudEventsAreWritten(t *testing.T) {
 	w := p.writer(dataflow.Stream{Schema: orders})
 	bad, err := w.Write(t.Context(), batch(t, orders, `[{"id": 1, "region": "EU", "body": null, "at": "2024-05-01T10:00:00Z"}, {"id": 2, "region": null, "body": null, "at": null}, {"id": 3, "region": "US", "body": null, "at": null}]`))
 	must(t, err)
-	same(t, "bad rows", bads(bad), []string{"invalid_event: ('order.' || region) is null, and an event has a ce_type"})
-	must(t, p.committer().Commit(t.Context(), cut(t, w, 1, 0, 3)))
+	same(t, "bad rows", flowtest.Refused(bad), []string{"invalid_event: ('order.' || region) is null, and an event has a ce_type"})
+	must(t, p.committer().Commit(t.Context(), flowtest.Stage(t, w, 1, 0, 3)))
 	var got []string
 	for _, r := range p.records(p.cfg.Topic) {
 		got = append(got, fmt.Sprint(headerTexts(r)))

@@ -12,6 +12,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -50,39 +51,6 @@ func (p *place) committer() *committer {
 	return k.(*committer)
 }
 
-func at(n int) dataflow.Positions {
-	return dataflow.Positions{"in": {"0": dataflow.Position(fmt.Sprintf("%06d", n))}}
-}
-
-// cut ends an epoch that has read up to n, from from.
-func cut(t *testing.T, w dataflow.Writer, e dataflow.Epoch, from, n int) dataflow.Commit {
-	t.Helper()
-	c := dataflow.Commit{Epoch: e, From: at(from), At: at(n), Plan: "plan"}
-	if from == 0 {
-		c.From = dataflow.Positions{}
-	}
-	pending, err := w.Prepare(t.Context(), e)
-	must(t, err)
-	if pending != nil {
-		part, err := pending.Part(t.Context())
-		must(t, err)
-		c.Parts = append(c.Parts, part)
-	}
-	return c
-}
-
-// bads are reason and detail of rows that were refused.
-func bads(b arrow.RecordBatch) (out []string) {
-	if b == nil {
-		return nil
-	}
-	defer b.Release()
-	for i := range int(b.NumRows()) {
-		out = append(out, b.Column(0).(*array.String).Value(i)+": "+b.Column(1).(*array.String).Value(i))
-	}
-	return out
-}
-
 func same(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -108,13 +76,13 @@ func TestEachPartOfARecordComesFromItsExpression(t *testing.T) {
 			{"id": 5, "region": "US", "body": "b25l", "at": null},
 			{"id": -7, "region": "EU", "body": "", "at": null}]`))
 		must(t, err)
-		same(t, "bad rows", bads(bad), []string{
+		same(t, "bad rows", flowtest.Refused(bad), []string{
 			"invalid_topic: lower(region) is null, and the topic is made of it",
 			fmt.Sprintf("invalid_topic: topic %q: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -", base+".b/d"),
 			fmt.Sprintf("unknown_topic: topic %q is not there: make it, or set create_topics", base+".us"),
 			"invalid_partition: partition -1: expected 0 or more",
 		})
-		c := cut(t, w, 1, 0, 6)
+		c := flowtest.Stage(t, w, 1, 0, 6)
 		if delivery == exactlyOnce {
 			must(t, p.committer().Commit(t.Context(), c))
 		}
@@ -158,8 +126,8 @@ func TestAChangelogIsWrittenAsUpserts(t *testing.T) {
 		w := p.writer(in)
 		bad, err := w.Write(t.Context(), batch(t, in.Schema, rows))
 		must(t, err)
-		same(t, "bad rows", bads(bad), nil)
-		must(t, p.committer().Commit(t.Context(), cut(t, w, 1, 0, 5)))
+		same(t, "bad rows", flowtest.Refused(bad), nil)
+		must(t, p.committer().Commit(t.Context(), flowtest.Stage(t, w, 1, 0, 5)))
 		got := texts(p.records(p.cfg.Topic))
 		sort.Strings(got)
 		same(t, fmt.Sprint("key ", c.key), got, c.want)
@@ -211,7 +179,7 @@ func TestACommitThatWasCutShortIsFinishedOnce(t *testing.T) {
 			w := p.writer(idStream())
 			_, err := w.Write(t.Context(), ids(t, 0, 3))
 			must(t, err)
-			c := cut(t, w, 1, 0, 3)
+			c := flowtest.Stage(t, w, 1, 0, 3)
 			killed := p.committer()
 			killed.at = func(s string) {
 				if s == step {
@@ -232,7 +200,7 @@ func TestACommitThatWasCutShortIsFinishedOnce(t *testing.T) {
 			p.want("behind the kill", 3)
 			held, err := next.Committed(t.Context())
 			must(t, err)
-			if held.Positions.String() != at(3).String() {
+			if held.Positions.String() != flowtest.Place(3).String() {
 				t.Errorf("it holds %s", held.Positions)
 			}
 		})
@@ -260,7 +228,7 @@ func TestATransactionThatTheBrokerGaveUpIsSentAgain(t *testing.T) {
 		_, _, err = cl.ProducerID(t.Context())
 		must(t, err)
 	}
-	must(t, k.Commit(t.Context(), cut(t, w, 1, 0, 3)))
+	must(t, k.Commit(t.Context(), flowtest.Stage(t, w, 1, 0, 3)))
 	if !gone {
 		t.Fatal("nothing was given up")
 	}
@@ -268,7 +236,7 @@ func TestATransactionThatTheBrokerGaveUpIsSentAgain(t *testing.T) {
 	k.at = func(string) {}
 	_, err = w.Write(t.Context(), ids(t, 3, 5))
 	must(t, err)
-	must(t, k.Commit(t.Context(), cut(t, w, 2, 3, 5)))
+	must(t, k.Commit(t.Context(), flowtest.Stage(t, w, 2, 3, 5)))
 	p.want("one more", 5)
 }
 
@@ -278,7 +246,7 @@ func TestStagedRowsThatAreGoneAreAnError(t *testing.T) {
 	w := p.writer(idStream())
 	_, err := w.Write(t.Context(), ids(t, 0, 3))
 	must(t, err)
-	c := cut(t, w, 1, 0, 3)
+	c := flowtest.Stage(t, w, 1, 0, 3)
 	p.env.SpoolDir = t.TempDir()
 	err = p.committer().Commit(t.Context(), c)
 	if !errors.Is(err, dataflow.ErrPermanent) || !strings.Contains(err.Error(), "are gone") {
@@ -294,7 +262,7 @@ func TestTopicsAreMadeWhenAsked(t *testing.T) {
 	w := p.writer(idStream())
 	bad, err := w.Write(t.Context(), ids(t, 0, 2))
 	must(t, err)
-	same(t, "bad rows", bads(bad), nil)
+	same(t, "bad rows", flowtest.Refused(bad), nil)
 	for i := range 2 {
 		name := strings.Replace(p.cfg.Topic, "{id}", fmt.Sprint(i), 1)
 		p.awaitTopic(name)
@@ -317,10 +285,10 @@ func TestARecordThatIsTooLargeIsBad(t *testing.T) {
 	w := p.writer(dataflow.Stream{Schema: schema})
 	bad, err := w.Write(t.Context(), batch(t, schema, fmt.Sprintf(`[{"v": %q}, {"v": "fits"}]`, strings.Repeat("x", 2000))))
 	must(t, err)
-	if got := bads(bad); len(got) != 1 || !strings.HasPrefix(got[0], "too_large: the record has 20") {
+	if got := flowtest.Refused(bad); len(got) != 1 || !strings.HasPrefix(got[0], "too_large: the record has 20") {
 		t.Errorf("%v", got)
 	}
-	must(t, p.committer().Commit(t.Context(), cut(t, w, 1, 0, 2)))
+	must(t, p.committer().Commit(t.Context(), flowtest.Stage(t, w, 1, 0, 2)))
 	same(t, "records", texts(p.records(p.cfg.Topic)), []string{`null={"v":"fits"}`})
 }
 

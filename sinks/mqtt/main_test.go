@@ -1,7 +1,6 @@
 package mqtt
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest"
 	"frazil/dataflow/flowtest/leak"
 	"frazil/dataflow/flowtest/rig"
 	"frazil/dataflow/spool"
@@ -146,27 +146,7 @@ func (p *place) stage(in dataflow.Stream, e int, rows string) (dataflow.Commit, 
 	defer b.Release()
 	bad, err := w.Write(p.t.Context(), b)
 	must(p.t, err)
-	c := dataflow.Commit{Epoch: dataflow.Epoch(e), From: at(e - 1), At: at(e), Plan: "plan"}
-	if e == 1 {
-		c.From = dataflow.Positions{}
-	}
-	pending, err := w.Prepare(context.Background(), c.Epoch)
-	must(p.t, err)
-	part, err := pending.Part(p.t.Context())
-	must(p.t, err)
-	c.Parts = []dataflow.Part{part}
-	var out []string
-	if bad != nil {
-		defer bad.Release()
-		for i := range int(bad.NumRows()) {
-			out = append(out, bad.Column(0).(*array.String).Value(i)+": "+bad.Column(1).(*array.String).Value(i))
-		}
-	}
-	return c, out
-}
-
-func at(n int) dataflow.Positions {
-	return dataflow.Positions{"in": {"0": dataflow.Position(fmt.Sprintf("%06d", n))}}
+	return flowtest.Stage(p.t, w, dataflow.Epoch(e), e-1, e), flowtest.Refused(bad)
 }
 
 // refused are the lines of the files of refused rows.

@@ -8,6 +8,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest"
 	"frazil/dataflow/flowtest/rig"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -44,7 +45,7 @@ func BenchmarkCommit(b *testing.B) {
 					_, err := w.Write(b.Context(), batches[(n*rows/each+i)%len(batches)])
 					must(b, err)
 				}
-				must(b, k.Commit(b.Context(), cut(b, w, dataflow.Epoch(n), n-1, n)))
+				must(b, k.Commit(b.Context(), flowtest.Stage(b, w, dataflow.Epoch(n), n-1, n)))
 			}
 			b.ReportMetric((used(b)-before).Seconds()/float64(n*rows)*1e6, "cpu-s/M")
 		})

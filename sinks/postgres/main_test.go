@@ -12,6 +12,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest"
 	"frazil/dataflow/flowtest/leak"
 	"frazil/dataflow/flowtest/rig"
 
@@ -114,8 +115,8 @@ func (p *place) round(in dataflow.Stream, e int, rows string) []string {
 	w := p.writer(in)
 	bad, err := w.Write(p.t.Context(), batch(p.t, in.Schema, rows))
 	must(p.t, err)
-	must(p.t, p.committer(in).Commit(p.t.Context(), cut(p.t, w, dataflow.Epoch(e), e-1, e)))
-	return bads(bad)
+	must(p.t, p.committer(in).Commit(p.t.Context(), flowtest.Stage(p.t, w, dataflow.Epoch(e), e-1, e)))
+	return flowtest.Refused(bad)
 }
 
 func batch(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
@@ -124,39 +125,6 @@ func batch(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
 	must(t, err)
 	t.Cleanup(b.Release)
 	return b
-}
-
-func at(n int) dataflow.Positions {
-	return dataflow.Positions{"in": {"0": dataflow.Position(fmt.Sprintf("%06d", n))}}
-}
-
-// cut ends an epoch that has read up to n, from from.
-func cut(t testing.TB, w dataflow.Writer, e dataflow.Epoch, from, n int) dataflow.Commit {
-	t.Helper()
-	c := dataflow.Commit{Epoch: e, From: at(from), At: at(n), Plan: "plan"}
-	if from == 0 {
-		c.From = dataflow.Positions{}
-	}
-	pending, err := w.Prepare(t.Context(), e)
-	must(t, err)
-	if pending != nil {
-		part, err := pending.Part(t.Context())
-		must(t, err)
-		c.Parts = append(c.Parts, part)
-	}
-	return c
-}
-
-// bads are reason and detail of rows that were refused.
-func bads(b arrow.RecordBatch) (out []string) {
-	if b == nil {
-		return nil
-	}
-	defer b.Release()
-	for i := range int(b.NumRows()) {
-		out = append(out, b.Column(0).(*array.String).Value(i)+": "+b.Column(1).(*array.String).Value(i))
-	}
-	return out
 }
 
 func same(t testing.TB, what string, got, want []string) {

@@ -9,6 +9,7 @@ import (
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
+	"frazil/dataflow/flowtest"
 	"frazil/dataflow/flowtest/rig"
 )
 
@@ -128,7 +129,7 @@ func TestACommitThatWasCutShortIsFinishedOnce(t *testing.T) {
 		w := p.writer(in)
 		_, err := w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]`))
 		must(t, err)
-		c := cut(t, w, 1, 0, 3)
+		c := flowtest.Stage(t, w, 1, 0, 3)
 		killed := p.committer(in)
 		killed.at = func(s string) {
 			if s == step {
@@ -158,7 +159,7 @@ func TestSpooledRowsFitATableThatWasAltered(t *testing.T) {
 	w := p.writer(in)
 	_, err := w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "j": "{}", "s": "fits"}, {"id": 3000000000, "j": null, "s": null}, {"id": 2, "j": null, "s": "too long"}]`))
 	must(t, err)
-	c := cut(t, w, 1, 0, 3)
+	c := flowtest.Stage(t, w, 1, 0, 3)
 	p.do("ALTER TABLE rows ALTER COLUMN id TYPE int4, ALTER COLUMN j TYPE text, ALTER COLUMN s TYPE varchar(4)")
 	must(t, p.committer(in).Commit(t.Context(), c))
 	same(t, "rows", p.ask("SELECT * FROM rows"), []string{"1|{}|fits"})
@@ -194,7 +195,7 @@ func TestMissingRightsAreSaidWithTheirGrant(t *testing.T) {
 	w := p.writer(in)
 	_, err = w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "name": "a", "_op": 1}]`))
 	must(t, err)
-	c := cut(t, w, 1, 0, 1)
+	c := flowtest.Stage(t, w, 1, 0, 1)
 	err = p.committer(in).Commit(t.Context(), c)
 	says("committer", err, `CREATE TABLE IF NOT EXISTS "frazil_positions"`, "let an owner run it")
 	for _, text := range []string{positionsTable, refusedTable} {
@@ -236,7 +237,7 @@ func TestUpsertsOfTwoProcessesDoNotBlockEachOther(t *testing.T) {
 					if _, err := w.Write(t.Context(), batch(t, idName().Schema, "["+strings.Join(rows, ",")+"]")); err != nil {
 						return err
 					}
-					if err := k.Commit(t.Context(), cut(t, w, dataflow.Epoch(e), e-1, e)); err != nil {
+					if err := k.Commit(t.Context(), flowtest.Stage(t, w, dataflow.Epoch(e), e-1, e)); err != nil {
 						return err
 					}
 				}
@@ -258,7 +259,7 @@ func TestATransactionUnderWayIsWaitedFor(t *testing.T) {
 	w := p.writer(in)
 	_, err := w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "name": "a"}]`))
 	must(t, err)
-	c := cut(t, w, 1, 0, 3)
+	c := flowtest.Stage(t, w, 1, 0, 3)
 	zombie, next := p.committer(in), p.committer(in)
 	_, err = next.Committed(t.Context())
 	must(t, err)
@@ -283,7 +284,7 @@ func TestStagedRowsThatAreGoneAreAnError(t *testing.T) {
 	w := p.writer(in)
 	_, err := w.Write(t.Context(), batch(t, in.Schema, `[{"id": 1, "name": "a"}]`))
 	must(t, err)
-	c := cut(t, w, 1, 0, 3)
+	c := flowtest.Stage(t, w, 1, 0, 3)
 	p.env.SpoolDir = t.TempDir()
 	err = p.committer(in).Commit(t.Context(), c)
 	if !errors.Is(err, dataflow.ErrPermanent) || !strings.Contains(err.Error(), "are gone") {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"frazil/dataflow"
+	"frazil/dataflow/flowtest"
 	"frazil/dataflow/flowtest/rig"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -108,8 +109,8 @@ func TestNumbersAgreeWithTheServer(t *testing.T) {
 		w := p.writer(in)
 		bad, err := w.Write(t.Context(), rec)
 		must(t, err)
-		same(t, "bad rows", bads(bad), nil)
-		must(t, p.committer(in).Commit(t.Context(), cut(t, w, 1, 0, 1)))
+		same(t, "bad rows", flowtest.Refused(bad), nil)
+		must(t, p.committer(in).Commit(t.Context(), flowtest.Stage(t, w, 1, 0, 1)))
 		same(t, fmt.Sprint("scale ", scale), p.ask("SELECT d FROM "+p.cfg.Table), want)
 	}
 }
@@ -148,10 +149,10 @@ func TestBoundsOfDates(t *testing.T) {
 	w := p.writer(in)
 	bad, err := w.Write(t.Context(), rec)
 	must(t, err)
-	if got := bads(bad); len(got) != 4 || !strings.HasPrefix(got[0], "out_of_range: column \"d\"") {
+	if got := flowtest.Refused(bad); len(got) != 4 || !strings.HasPrefix(got[0], "out_of_range: column \"d\"") {
 		t.Errorf("bad rows %q", got)
 	}
-	must(t, p.committer(in).Commit(t.Context(), cut(t, w, 1, 0, 1)))
+	must(t, p.committer(in).Commit(t.Context(), flowtest.Stage(t, w, 1, 0, 1)))
 	same(t, "rows", p.ask("SELECT * FROM rows ORDER BY n"), []string{"0|4714-11-24 BC|4714-11-24 00:00:00 BC", "1|5874897-12-31|294247-01-10 04:00:54.775807"})
 	_, err = p.conn.Exec(t.Context(), "SELECT '5874897-12-31'::date + 1")
 	if code(err) != "22008" {
