@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -242,5 +243,34 @@ func TestAServerWithoutLogicalReplicationIsRefused(t *testing.T) {
 	_, err := w.poll()
 	if want := "wal_level is replica, and replication needs logical: ALTER SYSTEM SET wal_level = logical, and restart the server"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// A barrier calls a Poll off. The connection stays: another one would read the log again
+// from what is confirmed.
+func TestAPollThatIsCalledOffLeavesTheConnection(t *testing.T) {
+	w := newWorld(t, tableText)
+	w.open()
+	w.exec(insert, "a", "1")
+	w.await(1)
+	reader := func() (pid int) {
+		must(t, w.conn.QueryRow(t.Context(), "SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1", w.cfg.Postgres.Slot).Scan(&pid))
+		return pid
+	}
+	w.pollUntil("the log", func(dataflow.Polled) bool { return string(w.pos) != "0/" })
+	before := reader()
+	off, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		p, err := w.src.Poll(off, dataflow.PollLimit{Rows: 7, Bytes: 1 << 20, WaitMicros: 20_000})
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		p.Release()
+	}
+	w.exec(insert, "a", "2")
+	w.await(2)
+	if after := reader(); after != before {
+		t.Errorf("the slot is read by process %d, before the Poll that was called off by %d", after, before)
 	}
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -204,7 +205,9 @@ func (s *pgSource) Poll(ctx context.Context, limit dataflow.PollLimit) (dataflow
 	}
 	snapshot := !s.pos.streaming && s.pos.seq > 0
 	p, err := s.poll(ctx, limit, wait.C)
-	if err != nil {
+	// A Poll that was called off leaves the stream: to read the log again from what is
+	// confirmed, for every barrier, costs more with every row since.
+	if err != nil && !(s.pos.streaming && ctx.Err() != nil && errors.Is(err, ctx.Err())) {
 		s.drop()
 		if snapshot {
 			s.failed = err
@@ -242,6 +245,9 @@ func (s *pgSource) poll(ctx context.Context, limit dataflow.PollLimit, wait <-ch
 			case <-st.done:
 				return dataflow.Polled{}, st.err
 			case <-ctx.Done():
+				if s.pos != moved {
+					return s.polled(true), nil
+				}
 				return dataflow.Polled{}, ctx.Err()
 			case <-wait:
 				if s.pos != moved || !s.told {
