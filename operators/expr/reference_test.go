@@ -1,0 +1,70 @@
+package expr
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// undescribed are names that have no description yet. The list only shrinks.
+var undescribed = []string{
+	"!~~", "!~~*", "%", "*", "+", "-", "/", "<", "<=", "<>", "=", ">", ">=", "^@", "abs", "ascii", "bit_length",
+	"btrim", "ceil", "ceiling", "char_length", "character_length", "chr", "coalesce", "concat", "concat_ws",
+	"date_bin", "date_part", "date_trunc", "extract", "floor", "greatest", "ilike", "initcap", "least", "left",
+	"length", "like", "lower", "lpad", "ltrim", "make_date", "md5", "mod", "nullif", "octet_length", "repeat",
+	"replace", "reverse", "right", "round", "rpad", "rtrim", "sign", "split_part", "starts_with", "strpos",
+	"substr", "substring", "timezone", "to_timestamp", "translate", "trunc", "upper", "||", "~~", "~~*",
+	"unary +", "unary -", "unary @",
+}
+
+func TestEveryFunctionIsDescribed(t *testing.T) {
+	described := map[string]bool{}
+	for _, d := range descriptions {
+		described[d.name] = true
+		if d.syntax == "" && len(functions[d.name]) == 0 {
+			t.Errorf("%s is described, but not registered", d.name)
+		}
+	}
+	var names []string
+	for n := range functions {
+		names = append(names, n)
+	}
+	for n := range specialForms {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		if known := slices.Contains(undescribed, n); described[n] == known {
+			t.Errorf("%s: described %t, in the list of undescribed names %t", n, described[n], known)
+		}
+	}
+}
+
+func TestExamplesOfFunctions(t *testing.T) {
+	b := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 1)
+	defer b.Release()
+	for _, f := range Functions() {
+		if len(f.Signatures) == 0 {
+			t.Errorf("%s has no signature", f.Name)
+		}
+		for _, ex := range f.Examples {
+			e, err := Compile(ex.Expr, b.Schema())
+			if err != nil {
+				t.Errorf("%s: %s: %v", f.Name, ex.Expr, err)
+				continue
+			}
+			a, errs, err := e.NewEvaluator(memory.DefaultAllocator).Eval(b)
+			if err != nil || len(errs) > 0 {
+				t.Errorf("%s: %s: %v %v", f.Name, ex.Expr, errs, err)
+				continue
+			}
+			if got := oracleText(a, e.root.typ); got != ex.Value {
+				t.Errorf("%s: %s is %s, described as %s", f.Name, ex.Expr, got, ex.Value)
+			}
+			a.Release()
+		}
+	}
+}
