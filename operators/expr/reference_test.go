@@ -10,15 +10,7 @@ import (
 )
 
 // undescribed are names that have no description yet. The list only shrinks.
-var undescribed = []string{
-	"!~~", "!~~*", "%", "*", "+", "-", "/", "<", "<=", "<>", "=", ">", ">=", "^@", "abs", "ascii", "bit_length",
-	"btrim", "ceil", "ceiling", "char_length", "character_length", "chr", "coalesce", "concat", "concat_ws",
-	"date_bin", "date_part", "date_trunc", "extract", "floor", "greatest", "ilike", "initcap", "least", "left",
-	"length", "like", "lower", "lpad", "ltrim", "make_date", "md5", "mod", "nullif", "octet_length", "repeat",
-	"replace", "reverse", "right", "round", "rpad", "rtrim", "sign", "split_part", "starts_with", "strpos",
-	"substr", "substring", "timezone", "to_timestamp", "translate", "trunc", "upper", "||", "~~", "~~*",
-	"unary +", "unary -", "unary @",
-}
+var undescribed = []string{}
 
 func TestEveryFunctionIsDescribed(t *testing.T) {
 	described := map[string]bool{}
