@@ -24,11 +24,13 @@ var nexmarkModels = []struct {
 	{"q2", "q02", nil, modelQ2},
 	{"q5", "q05", nil, modelQ5},
 	{"q11", "q11", map[string]string{"starttime": "window_start", "endtime": "window_end"}, modelQ11},
+	{"q14", "q14", nil, modelQ14},
 	{"q15", "q15", nil, modelQ15},
 	{"q16", "q16", nil, modelQ16},
 	{"q17", "q17", nil, modelQ17},
 	{"q18", "q18", nil, modelQ18},
 	{"q19", "q19", nil, modelQ19},
+	{"q22", "q22", nil, modelQ22},
 }
 
 // The models are compared on 40 s of event time: fewer events than the default,
@@ -170,6 +172,35 @@ func modelQ11(bids []generate.NexmarkBid) (out []map[string]any) {
 	}
 	for bidder, s := range open {
 		emit(bidder, s)
+	}
+	return out
+}
+
+func modelQ14(bids []generate.NexmarkBid) []map[string]any {
+	out := modelQ1(bids)
+	for i, b := range bids {
+		r := out[i]
+		switch h := time.UnixMilli(b.DateTime).UTC().Hour(); {
+		case h >= 8 && h <= 18:
+			r["bidTimeType"] = "dayTime"
+		case h <= 6 || h >= 20:
+			r["bidTimeType"] = "nightTime"
+		default:
+			r["bidTimeType"] = "otherTime"
+		}
+		r["c_counts"] = number(int64(strings.Count(b.Extra, "c")))
+		if milli := b.Price * 908; milli <= 1_000_000_000 || milli >= 50_000_000_000 {
+			out[i] = nil
+		}
+	}
+	return slices.DeleteFunc(out, func(r map[string]any) bool { return r == nil })
+}
+
+func modelQ22(bids []generate.NexmarkBid) (out []map[string]any) {
+	for _, b := range bids {
+		dirs := strings.Split(b.URL, "/")
+		out = append(out, map[string]any{"auction": number(b.Auction), "bidder": number(b.Bidder), "price": number(b.Price), "channel": b.Channel,
+			"dir1": dirs[3], "dir2": dirs[4], "dir3": dirs[5]})
 	}
 	return out
 }

@@ -40,11 +40,13 @@ var nexmarkCases = []nexmarkCase{
 	{golden: "q02", file: "q2"},
 	{golden: "q05", file: "q5"},
 	{golden: "q11", file: "q11", as: map[string]string{"starttime": "window_start", "endtime": "window_end"}},
+	{golden: "q14", file: "q14"},
 	{golden: "q15", file: "q15"},
 	{golden: "q16", file: "q16"},
 	{golden: "q17", file: "q17"},
 	{golden: "q18", file: "q18"},
 	{golden: "q19", file: "q19"},
+	{golden: "q22", file: "q22"},
 }
 
 // nexmarkKeep is for how long the queries remember what gets no more bids: by
