@@ -15,10 +15,13 @@ var vars = map[string]string{
 	"BROKER": "localhost:9092", "COLON": "a: b", "LINES": "one\ntwo", "CORES": "3", "TOKEN": "hunter2", "HOME": "/root",
 }
 
+// stdin is what commands read from the standard input.
+var stdin string
+
 // frazil runs one command as main does.
 func frazil(args ...string) (code int, stdout, stderr string) {
 	var out, errs strings.Builder
-	c := &cli{out: &out, err: &errs, parallelism: 2, lookup: func(k string) (string, bool) { v, ok := vars[k]; return v, ok }}
+	c := &cli{in: strings.NewReader(stdin), out: &out, err: &errs, parallelism: 2, lookup: func(k string) (string, bool) { v, ok := vars[k]; return v, ok }}
 	code = c.main(args)
 	return code, out.String(), errs.String()
 }

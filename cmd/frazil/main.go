@@ -42,6 +42,7 @@ func register(c command) {
 
 // cli is what a subcommand may use of the outside.
 type cli struct {
+	in       io.Reader
 	out, err io.Writer
 	// lookup gives the value of a variable.
 	lookup func(string) (string, bool)
@@ -50,7 +51,7 @@ type cli struct {
 }
 
 func main() {
-	os.Exit((&cli{out: os.Stdout, err: os.Stderr, lookup: os.LookupEnv}).main(os.Args[1:]))
+	os.Exit((&cli{in: os.Stdin, out: os.Stdout, err: os.Stderr, lookup: os.LookupEnv}).main(os.Args[1:]))
 }
 
 func (c *cli) main(args []string) int {

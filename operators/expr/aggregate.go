@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -94,6 +95,9 @@ var aggregateNames = func() map[string]bool {
 	}
 	return names
 }()
+
+// AggregateNames lists the aggregates, in the order of the alphabet.
+func AggregateNames() []string { return slices.Sorted(maps.Keys(aggregateFuncs)) }
 
 // aggregateHints say what to write instead of names known elsewhere.
 var aggregateHints = map[string]string{
