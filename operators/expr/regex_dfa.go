@@ -1,0 +1,286 @@
+package expr
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// rxDFA runs an automaton over texts: it keeps the sets of instructions that it
+// met as states, with the next state for each class of characters, so that most
+// characters cost one look into a table. It is used by one goroutine.
+//
+// A state is what the text so far leads to, together with what is behind it;
+// what assertions say is known only with the next character, so a step decides
+// first whether the text before that character matches.
+type rxDFA struct {
+	prog   *rxProg
+	cols   int // classes, and one for the end of the text
+	again  bool
+	states []rxState
+	index  map[string]int32
+	next   []int32 // state*cols+class: the state behind it and whether there was a match, or rxUnknown
+	begin  [5]int32
+	key    []byte
+	mark   []int32 // by instruction, to visit each once
+	round  int32
+	stack  []int32
+	seen   []int32
+	kernel []int32
+}
+
+type rxState struct {
+	kernel []int32
+	before uint8
+	fresh  bool // nothing but the start
+}
+
+// What stands before a place.
+const (
+	rxAtWord uint8 = 1 << iota
+	rxAtLine       // a line break
+	rxAtText       // nothing: the start of the text
+)
+
+const (
+	rxUnknown    = -1
+	rxMostStates = 2000
+	rxDead       = 0
+)
+
+// newDFA makes the automaton of p. With again it begins anew at each character.
+func newDFA(p *rxProg, again bool) *rxDFA {
+	d := &rxDFA{prog: p, cols: p.classes.n + 1, again: again, mark: make([]int32, len(p.insts))}
+	d.reset()
+	return d
+}
+
+func (d *rxDFA) reset() {
+	d.states, d.next = d.states[:0], d.next[:0]
+	d.index = map[string]int32{}
+	d.begin = [5]int32{rxUnknown, rxUnknown, rxUnknown, rxUnknown, rxUnknown}
+	d.state(nil, 0) // rxDead
+}
+
+// state returns the number of a set of instructions.
+func (d *rxDFA) state(kernel []int32, before uint8) int32 {
+	d.key = append(d.key[:0], before)
+	for _, k := range kernel {
+		d.key = append(d.key, byte(k), byte(k>>8))
+	}
+	if s, ok := d.index[string(d.key)]; ok {
+		return s
+	}
+	s := int32(len(d.states))
+	d.index[string(d.key)] = s
+	fresh := len(kernel) == 1 && kernel[0] == d.prog.start
+	d.states = append(d.states, rxState{kernel: slices.Clone(kernel), before: before, fresh: fresh})
+	for range d.cols {
+		d.next = append(d.next, rxUnknown)
+	}
+	return s
+}
+
+// first returns the state to begin with at s[i].
+func (d *rxDFA) first(s string, i int) int32 {
+	at, slot := rxAtText, 0
+	if i > 0 {
+		r, _ := utf8.DecodeLastRuneInString(s[:i])
+		at, slot = d.atClass(d.prog.classes.find(r)), 1
+		slot += int(at)
+	}
+	if d.begin[slot] == rxUnknown {
+		d.begin[slot] = d.state([]int32{d.prog.start}, at)
+	}
+	return d.begin[slot]
+}
+
+func (d *rxDFA) atClass(class uint16) uint8 {
+	var at uint8
+	if d.prog.classes.word[class] {
+		at |= rxAtWord
+	}
+	if d.prog.classes.line[class] {
+		at |= rxAtLine
+	}
+	return at
+}
+
+// step computes the way from state s over a character of class, the last
+// column being the end of the text.
+func (d *rxDFA) step(s int32, class int) int32 {
+	if len(d.states) > rxMostStates {
+		st := d.states[s]
+		d.reset()
+		s = d.state(st.kernel, st.before)
+	}
+	st := d.states[s]
+	end := class == d.cols-1
+	var at uint8
+	if !end {
+		at = d.atClass(uint16(class))
+	}
+	matched := d.closure(st, at, end)
+	d.kernel = d.kernel[:0]
+	d.round++
+	if !end {
+		for _, pc := range d.seen {
+			if in := &d.prog.insts[pc]; in.classes[class] && d.mark[in.x] != d.round {
+				d.mark[in.x] = d.round
+				d.kernel = append(d.kernel, in.x)
+			}
+		}
+		if d.again && d.mark[d.prog.start] != d.round {
+			d.kernel = append(d.kernel, d.prog.start)
+		}
+	}
+	slices.Sort(d.kernel)
+	to := int32(rxDead)
+	if len(d.kernel) > 0 {
+		to = d.state(d.kernel, at)
+	}
+	to <<= 1
+	if matched {
+		to |= 1
+	}
+	d.next[int(s)*d.cols+class] = to
+	return to
+}
+
+// closure leaves in d.seen the steps that can follow a state, given the next
+// character, and says whether it has matched.
+func (d *rxDFA) closure(st rxState, after uint8, end bool) bool {
+	d.round++
+	d.seen = d.seen[:0]
+	d.stack = append(d.stack[:0], st.kernel...)
+	matched := false
+	for len(d.stack) > 0 {
+		pc := d.stack[len(d.stack)-1]
+		d.stack = d.stack[:len(d.stack)-1]
+		if d.mark[pc] == d.round {
+			continue
+		}
+		d.mark[pc] = d.round
+		switch in := &d.prog.insts[pc]; in.op {
+		case rxMatch:
+			matched = true
+		case rxStep:
+			d.seen = append(d.seen, pc)
+		case rxSplit:
+			d.stack = append(d.stack, in.x, in.y)
+		case rxBegin:
+			d.stack = append(d.stack, in.x)
+		case rxNeeds:
+			if holds(in.assert, st.before, after, end) {
+				d.stack = append(d.stack, in.x)
+			}
+		}
+	}
+	return matched
+}
+
+// holds says whether an assertion is true between two characters.
+func holds(assert byte, before, after uint8, end bool) bool {
+	wb, wa := before&rxAtWord != 0, after&rxAtWord != 0
+	switch assert {
+	case 'A':
+		return before&rxAtText != 0
+	case '^':
+		return before&(rxAtText|rxAtLine) != 0
+	case 'Z':
+		return end
+	case '$':
+		return end || after&rxAtLine != 0
+	case 'm':
+		return !wb && wa
+	case 'M':
+		return wb && !wa
+	case 'y':
+		return wb != wa
+	}
+	return wb == wa // Y
+}
+
+// shortest returns the first end of a match that begins at i, or, with again, at
+// i or behind it; -1 if there is none. cold is a place no match begins before.
+func (d *rxDFA) shortest(s string, i int) (end, cold int) {
+	st, c := d.first(s, i), d.prog.classes
+	cold = i
+	for {
+		class, n := d.cols-1, 0
+		if i < len(s) {
+			k, w := c.next(s, i)
+			class, n = int(k), w
+		}
+		to := d.next[int(st)*d.cols+class]
+		if to == rxUnknown {
+			to = d.step(st, class)
+		}
+		if to&1 != 0 {
+			return i, cold
+		}
+		st = to >> 1
+		if n == 0 || st == rxDead {
+			return -1, cold
+		}
+		i += n
+		if d.states[st].fresh {
+			cold = i
+		}
+	}
+}
+
+// longest returns the last end, at most most, of a match that begins at i; -1
+// if there is none, and where it stopped to look.
+func (d *rxDFA) longest(s string, i, most int) (end, stop int) {
+	st, c := d.first(s, i), d.prog.classes
+	end = -1
+	for {
+		class, n := d.cols-1, 0
+		if i < len(s) {
+			k, w := c.next(s, i)
+			class, n = int(k), w
+		}
+		to := d.next[int(st)*d.cols+class]
+		if to == rxUnknown {
+			to = d.step(st, class)
+		}
+		if to&1 != 0 {
+			end = i
+		}
+		st = to >> 1
+		if n == 0 || st == rxDead || i >= most {
+			return end, i
+		}
+		i += n
+	}
+}
+
+// ends appends every end up to most of a match that begins at i.
+func (d *rxDFA) ends(out []int, s string, i, most int) []int {
+	st, c := d.first(s, i), d.prog.classes
+	for {
+		class, n := d.cols-1, 0
+		if i < len(s) {
+			k, w := c.next(s, i)
+			class, n = int(k), w
+		}
+		to := d.next[int(st)*d.cols+class]
+		if to == rxUnknown {
+			to = d.step(st, class)
+		}
+		if to&1 != 0 {
+			out = append(out, i)
+		}
+		st = to >> 1
+		if n == 0 || st == rxDead || i >= most {
+			return out
+		}
+		i += n
+	}
+}
+
+// exact says whether s[i:end] is a match.
+func (d *rxDFA) exact(s string, i, end int) bool {
+	last, _ := d.longest(s, i, end)
+	return last == end
+}
