@@ -1,9 +1,9 @@
 // Package operators holds the steps between sources and sinks: filter, project,
-// union, dedup, group, top and window. Each registers itself with package component and is
-// planned before anything runs; none starts a goroutine, reads a clock or knows
-// a client.
+// route, union, dedup, group, over, top and window. Each registers itself with package
+// component and is planned before anything runs; none starts a goroutine, reads a clock
+// or knows a client.
 //
-// A stateless operator ([FilterConfig], [ProjectConfig], [UnionConfig]) is one
-// file. A keyed one comes in two halves: the first stands before the exchange
+// A stateless operator ([FilterConfig], [ProjectConfig], [RouteConfig], [UnionConfig])
+// is one file. A keyed one comes in two halves: the first stands before the exchange
 // and encodes the key, the second owns a range of key groups and their state.
 package operators

@@ -3,14 +3,12 @@ package operators
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
 	"frazil/operators/expr"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
 // FilterConfig configures filter.
@@ -88,7 +86,7 @@ func (f *filter) Process(ctx context.Context, _ int, b arrow.RecordBatch, out da
 	f.rows = rows
 	var ops arrow.Array
 	if f.forgets {
-		rows, ops = f.deletes(b, rows, errs)
+		rows, ops = statelessDeletes(f.env, b, rows, errs)
 		defer ops.Release()
 	}
 	f.env.Fates.Passed.Add(int64(len(rows)))
@@ -99,41 +97,11 @@ func (f *filter) Process(ctx context.Context, _ int, b arrow.RecordBatch, out da
 	if len(rows) == 0 {
 		return nil
 	}
-	kept, err := statelessTake(f.env, b, rows)
+	kept, err := statelessTakeAs(f.env, b, rows, ops)
 	if err != nil {
 		return err
 	}
-	if ops == nil {
-		return out.Emit(ctx, statelessOut, kept)
-	}
-	defer kept.Release()
-	cols := slices.Clone(kept.Columns())
-	cols[dataflow.Column(kept.Schema(), dataflow.SysOp)] = ops
-	return out.Emit(ctx, statelessOut, array.NewRecordBatch(kept.Schema(), cols, kept.NumRows()))
-}
-
-// deletes adds to the rows that pass, of a changelog whose rows may be forgotten,
-// those that put a row which does not, and returns what each does: those are
-// deletes. The caller owns ops.
-func (f *filter) deletes(b arrow.RecordBatch, pass []int32, errs []expr.RowError) (rows []int32, ops arrow.Array) {
-	made := array.NewUint8Builder(f.env.Alloc)
-	defer made.Release()
-	for i, op := range b.Column(dataflow.Column(b.Schema(), dataflow.SysOp)).(*array.Uint8).Uint8Values() {
-		switch {
-		case len(pass) > 0 && pass[0] == int32(i):
-			pass = pass[1:]
-		case len(errs) > 0 && errs[0].Row == i:
-			errs = errs[1:]
-			continue
-		case dataflow.Op(op).Puts():
-			op = uint8(dataflow.OpDelete)
-		default:
-			continue
-		}
-		rows = append(rows, int32(i))
-		made.Append(op)
-	}
-	return rows, made.NewArray()
+	return out.Emit(ctx, statelessOut, kept)
 }
 
 // Close frees the builder of bad rows.

@@ -365,9 +365,7 @@ func (p *project) compute(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 			p.errs = append(p.errs, e)
 		}
 	}
-	// One row fails once, with what its first column says.
-	slices.SortStableFunc(p.errs, func(x, y expr.RowError) int { return x.Row - y.Row })
-	p.errs = slices.CompactFunc(p.errs, func(x, y expr.RowError) bool { return x.Row == y.Row })
+	p.errs = oneErrorEach(p.errs)
 	return array.NewRecordBatch(p.layout.out.Schema, cols, b.NumRows()), nil
 }
 

@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"frazil/dataflow"
 	"frazil/operators/expr"
@@ -35,6 +36,12 @@ func statelessBadRows(ctx context.Context, env *dataflow.Env, bad *dataflow.BadR
 	return out.Emit(ctx, statelessBad, bad.Flush())
 }
 
+// oneErrorEach puts errors in the order of rows, of each row the first that was found.
+func oneErrorEach(errs []expr.RowError) []expr.RowError {
+	slices.SortStableFunc(errs, func(x, y expr.RowError) int { return x.Row - y.Row })
+	return slices.CompactFunc(errs, func(x, y expr.RowError) bool { return x.Row == y.Row })
+}
+
 // statelessTake returns the given rows of b as a batch that the caller owns: b
 // itself if those are all.
 func statelessTake(env *dataflow.Env, b arrow.RecordBatch, rows []int32) (arrow.RecordBatch, error) {
@@ -47,6 +54,43 @@ func statelessTake(env *dataflow.Env, b arrow.RecordBatch, rows []int32) (arrow.
 		return nil, fmt.Errorf("take %d rows: %w", len(rows), err)
 	}
 	return t, nil
+}
+
+// statelessTakeAs is statelessTake of a changelog whose rows do what ops says; ops is
+// nil where that is as it was.
+func statelessTakeAs(env *dataflow.Env, b arrow.RecordBatch, rows []int32, ops arrow.Array) (arrow.RecordBatch, error) {
+	kept, err := statelessTake(env, b, rows)
+	if err != nil || ops == nil {
+		return kept, err
+	}
+	defer kept.Release()
+	cols := slices.Clone(kept.Columns())
+	cols[dataflow.Column(kept.Schema(), dataflow.SysOp)] = ops
+	return array.NewRecordBatch(kept.Schema(), cols, kept.NumRows()), nil
+}
+
+// statelessDeletes adds to the rows that pass, of a changelog whose rows may be
+// forgotten, those that put a row which does not, and returns what each does: those
+// are deletes. The caller owns ops.
+func statelessDeletes(env *dataflow.Env, b arrow.RecordBatch, pass []int32, errs []expr.RowError) (rows []int32, ops arrow.Array) {
+	made := array.NewUint8Builder(env.Alloc)
+	defer made.Release()
+	for i, op := range b.Column(dataflow.Column(b.Schema(), dataflow.SysOp)).(*array.Uint8).Uint8Values() {
+		switch {
+		case len(pass) > 0 && pass[0] == int32(i):
+			pass = pass[1:]
+		case len(errs) > 0 && errs[0].Row == i:
+			errs = errs[1:]
+			continue
+		case dataflow.Op(op).Puts():
+			op = uint8(dataflow.OpDelete)
+		default:
+			continue
+		}
+		rows = append(rows, int32(i))
+		made.Append(op)
+	}
+	return rows, made.NewArray()
 }
 
 // statelessSchema returns b with the given schema, whose columns are b's but for

@@ -141,6 +141,16 @@ func (l *loader) inputs(s *step) bool {
 				names = append(names, r.step.name+"."+p.Name)
 			}
 		}
+		if r.index < 0 && r.port == dataflow.PortOut {
+			l.add(r.node, "", "step %q has no main output: name one of its ports: %s", r.step.name, strings.Join(names, ", "))
+			s.broken = true
+			continue
+		}
+		if r.index < 0 && branches(r.step) {
+			l.add(r.node, "", "step %q has no port %q%s; ports: %s", r.step.name, r.port, component.DidYouMean(r.text, names), strings.Join(names, ", "))
+			s.broken = true
+			continue
+		}
 		if r.index < 0 {
 			l.add(r.node, "", "step %q has no port %q%s; ports: %s", r.step.name, r.port,
 				component.DidYouMean(r.text, names), strings.Join(append([]string{r.step.name}, names...), ", "))

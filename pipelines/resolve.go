@@ -19,7 +19,7 @@ func (l *loader) resolve() {
 				s.broken, r.step, l.misnamed = true, nil, true
 				continue
 			}
-			if r.port == "" {
+			if r.port == "" || branches(r.step) {
 				r.step.readers++
 			}
 		}
@@ -42,6 +42,19 @@ func (l *loader) refusal(s *step, r *ref, name string) string {
 		return fmt.Sprintf("step %q is a sink and gives no rows; steps that do: %s", name, component.Names(l.readable(s)))
 	}
 	return ""
+}
+
+// branches says whether s has no main output.
+func branches(s *step) bool {
+	spec := component.OperatorNamed(componentOf(s))
+	return s.kind == kindOperator && spec != nil && spec.Branches
+}
+
+func componentOf(s *step) string {
+	if s.info == nil {
+		return ""
+	}
+	return s.info.Name
 }
 
 // readable lists the steps that s may read from.
@@ -115,6 +128,10 @@ func (l *loader) unread() {
 		parent, _ := l.root.At(s.kind + "s")
 		for _, e := range parent.Entries {
 			if e.Key == s.name {
+				if branches(s) {
+					l.addAt(parent, e, "nobody reads a port of step %q: name one in the \"from\" of a step or sink, as %s.NAME, or remove it", s.name, s.name)
+					continue
+				}
 				l.addAt(parent, e, "nobody reads the rows of step %q: name it in the \"from\" of a step, send it to a sink (drop: {} throws rows away), or remove it", s.name)
 			}
 		}

@@ -41,7 +41,7 @@ type step struct {
 	eventTime *eventTimeConfig
 	// broken: a problem was found, so that the step is not planned.
 	broken bool
-	// readers counts who reads the main output.
+	// readers counts who reads the main output, or any where there is none.
 	readers int
 	planned *planned
 }

@@ -91,8 +91,8 @@ type OperatorIn struct {
 
 // OperatorPlan says what an operator takes and gives.
 type OperatorPlan struct {
-	// Ports: index 0 is the main output, its name PortOut. A port "bad" must
-	// have the schema BadSchema.
+	// Ports: index 0 is the main output, its name PortOut; of an operator that
+	// Branches none is. A port "bad" must have the schema BadSchema.
 	Ports []dataflow.Port
 	// Keyed: rows go by key to N tasks. The operator then comes in two halves:
 	// NewBefore makes the stateless one that runs in front of the exchange, in
@@ -236,6 +236,8 @@ type Operator[C any] struct {
 	// Changes: an input may be a changelog. Others are refused such an input
 	// before they are planned.
 	Changes bool
+	// Branches: the step has no main output, only ports with names. It is not keyed.
+	Branches bool
 	// Plan is pure.
 	Plan func(in OperatorIn, cfg C) (OperatorPlan, error)
 	// New makes the operator (the second half of a keyed one), its state
@@ -296,6 +298,7 @@ type (
 		Info
 		MultiInput bool
 		Changes    bool
+		Branches   bool
 		Plan       func(in OperatorIn, cfg any) (OperatorPlan, error)
 		New        func(ctx context.Context, env *dataflow.Env, in OperatorIn, cfg any) (dataflow.Operator, error)
 		NewBefore  func(ctx context.Context, env *dataflow.Env, in OperatorIn, cfg any) (dataflow.Operator, error)
@@ -368,6 +371,7 @@ func RegisterOperator[C any](o Operator[C]) {
 		Info:       info("operator", o.Name, o.Summary, o.Doc, o.Default),
 		MultiInput: o.MultiInput,
 		Changes:    o.Changes,
+		Branches:   o.Branches,
 		Plan:       func(in OperatorIn, cfg any) (OperatorPlan, error) { return o.Plan(in, *cfg.(*C)) },
 		New: func(ctx context.Context, env *dataflow.Env, in OperatorIn, cfg any) (dataflow.Operator, error) {
 			return o.New(ctx, env, in, *cfg.(*C))

@@ -102,6 +102,8 @@ var fieldDocs = map[string]string{
 	"frazil/operators.ProjectConfig.Drop":                    "Drop lists input columns to leave out.",
 	"frazil/operators.ProjectConfig.Rename":                  "Rename maps names of input columns to new names. Expressions use the old ones.",
 	"frazil/operators.ProjectConfig.Select":                  "Select lists the columns of the result, in this order; all others are left out. It names them as they are after compute and rename. It does not go together with drop.",
+	"frazil/operators.RouteConfig.Match":                     "Match says where a row goes for which several conditions are true: first (to the first of them) or all (to each of them). Default: first.",
+	"frazil/operators.RouteConfig.Routes":                    "Routes maps names of ports to conditions over the input's columns, in the order in which they are tried. A step behind reads one as STEP.NAME.",
 	"frazil/operators.SessionWindow.Gap":                     "Gap without a row of the group ends a session; at least 1us. Two rows exactly one gap apart are in one session.",
 	"frazil/operators.TopConfig.AllowedLateness":             "AllowedLateness keeps a window open for this long after the watermark has passed its end. Default 0s; with windows only.",
 	"frazil/operators.TopConfig.By":                          "By names the columns of the group: each has its own first rows, null being a value. Empty: the first rows of all.",
