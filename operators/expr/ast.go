@@ -7,25 +7,29 @@ import (
 type astOp uint8
 
 const (
-	opNumber   astOp = iota // text
-	opString                // text
-	opNull                  //
-	opBool                  // text "true" or "false"
-	opTyped                 // type name and string: date '2024-01-01'
-	opColumn                // text
-	opField                 // args[0], text
-	opCall                  // text, args; star
-	opUnary                 // text, args[0]
-	opBinary                // text, args
-	opAnd                   // args
-	opOr                    // args
-	opNot                   // args[0]
-	opIs                    // text: "null", "true", "false", "unknown"; not
-	opDistinct              // args; not: "is not distinct from"
-	opBetween               // args[0..2]; not, text "symmetric"
-	opIn                    // args[0], then the list; not
-	opCase                  // operand (may be nil), pairs, else (may be nil)
-	opCast                  // args[0], typ
+	opNumber    astOp = iota // text
+	opString                 // text
+	opNull                   //
+	opBool                   // text "true" or "false"
+	opTyped                  // type name and string: date '2024-01-01'
+	opColumn                 // text
+	opField                  // args[0], text
+	opCall                   // text, args; star
+	opUnary                  // text, args[0]
+	opBinary                 // text, args
+	opAnd                    // args
+	opOr                     // args
+	opNot                    // args[0]
+	opIs                     // text: "null", "true", "false", "unknown"; not
+	opDistinct               // args; not: "is not distinct from"
+	opBetween                // args[0..2]; not, text "symmetric"
+	opIn                     // args[0], then the list; not
+	opCase                   // operand (may be nil), pairs, else (may be nil)
+	opCast                   // args[0], typ
+	opArray                  // args
+	opSubscript              // args[0], number; text ":" for a slice: args[0..2]
+	opAny                    // text, args: a operator any(list); all set for all
+	opRow                    // args
 )
 
 // ast is one part of a parsed expression.
@@ -35,6 +39,7 @@ type ast struct {
 	text      string
 	not       bool
 	star      bool
+	all       bool // opAny
 	distinct  bool
 	args      []*ast
 	operand   *ast // opCase
@@ -114,6 +119,26 @@ func (a *ast) canonical(b *strings.Builder) {
 		b.WriteString("cast(")
 		a.args[0].canonical(b)
 		b.WriteString(" as " + a.typ.String() + ")")
+	case opArray:
+		b.WriteString("array[")
+		list(b, a.args)
+		b.WriteString("]")
+	case opSubscript:
+		a.canonicalSubscript(b)
+	case opAny:
+		b.WriteString("(")
+		a.args[0].canonical(b)
+		word := "any"
+		if a.all {
+			word = "all"
+		}
+		b.WriteString(" " + a.text + " " + word + "(")
+		a.args[1].canonical(b)
+		b.WriteString("))")
+	case opRow:
+		b.WriteString("row(")
+		list(b, a.args)
+		b.WriteString(")")
 	}
 }
 
@@ -180,6 +205,21 @@ func (a *ast) canonicalCall(b *strings.Builder) {
 		a.filter.canonical(b)
 		b.WriteString(")")
 	}
+}
+
+func (a *ast) canonicalSubscript(b *strings.Builder) {
+	b.WriteString("(")
+	a.args[0].canonical(b)
+	b.WriteString(")[")
+	for i, x := range a.args[1:] {
+		if i > 0 {
+			b.WriteString(":")
+		}
+		if a.text == "" || x.op != opNull || x.pos != a.pos {
+			x.canonical(b)
+		}
+	}
+	b.WriteString("]")
 }
 
 func (a *ast) canonicalCase(b *strings.Builder) {

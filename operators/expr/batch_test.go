@@ -127,6 +127,9 @@ func oracleRows(t *testing.T, alloc memory.Allocator, rnd *rand.Rand, values map
 			x := &node{unknown: true, null: v == nil || rnd.IntN(10) == 0}
 			if !x.null {
 				x.text = *v
+				if _, bad := parseList(*v); ct.k == kList && bad != nil {
+					x.null = true
+				}
 				if ct.k == kDecimal {
 					if _, bad := parseDecimalAs(*v, ct); bad != nil || strings.ContainsAny(*v, "NI") {
 						x.null = true
@@ -150,7 +153,7 @@ func oracleRows(t *testing.T, alloc memory.Allocator, rnd *rand.Rand, values map
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields = append(fields, arrow.Field{Name: name, Type: ct.arrow(), Nullable: true})
+		fields = append(fields, arrow.Field{Name: name, Type: a.DataType(), Nullable: true})
 		cols = append(cols, a)
 	}
 	b := array.NewRecordBatch(arrow.NewSchema(fields, nil), cols, int64(n))

@@ -10,7 +10,7 @@ import (
 
 func init() {
 	// Text of every type, and every type from its text.
-	for k := kBool; k <= kUUID; k++ {
+	for k := kBool; k <= kList; k++ {
 		if k == kString {
 			continue
 		}
@@ -28,6 +28,10 @@ func init() {
 			return bad
 		})
 	})
+	registerCast(kString, kInt16, explicitCast, true, textTo(func(_ typ, s string) (int32, *dataflow.Bad) {
+		x, bad := parseInt(s, 16)
+		return int32(x), bad
+	}))
 	registerCast(kString, kInt32, explicitCast, true, textTo(func(_ typ, s string) (int32, *dataflow.Bad) {
 		x, bad := parseInt(s, 32)
 		return int32(x), bad
@@ -121,7 +125,7 @@ func textOf(t typ, v *vec) func(dst []byte, i int) []byte {
 			}
 			return append(dst, "false"...)
 		}
-	case kInt32, kInt64, kDecimal, kFloat32, kFloat64:
+	case kInt16, kInt32, kInt64, kDecimal, kFloat32, kFloat64:
 		return numberText(t, v)
 	case kDate:
 		x := of[int32](v)
@@ -141,6 +145,12 @@ func textOf(t typ, v *vec) func(dst []byte, i int) []byte {
 	case kUUID:
 		x := of[uuid16](v)
 		return func(dst []byte, i int) []byte { return appendUUID(dst, x[i]) }
+	case kJSON:
+		j := &jsonWriter{}
+		return func(dst []byte, i int) []byte { return j.canonical(dst, v.bytes(i)) }
+	case kList:
+		write := textOf(t.elem(), v.elem)
+		return func(dst []byte, i int) []byte { return appendList(dst, v, i, write) }
 	case kBinary:
 		return func(dst []byte, i int) []byte { return hex.AppendEncode(append(dst, `\x`...), v.bytes(i)) }
 	}

@@ -57,6 +57,10 @@ func (b *binder) add(n *node) (*node, error) {
 	for _, a := range n.args {
 		fold = fold && a.konst != nil
 		n.fails = n.fails || a.fails
+		if n.kernel != nil && !n.loose && a.konst != nil && a.konst.constNull() && n.typ.k != kNested {
+			// A strict function of null is null, whatever its other operands are.
+			return b.literal(&node{pos: n.pos, end: n.end, unknown: true, null: true}, n.typ)
+		}
 	}
 	if !fold || n.typ.k == kNested {
 		return n, nil
@@ -83,6 +87,8 @@ func copyConst(v *vec, t typ) *vec {
 	case w > 0:
 		grow[int8](out, w)
 		copy(out.raw, v.raw[:w])
+	case t.k == kList:
+		return copyList(v, t)
 	default:
 		s := v.text(0)
 		out.off, out.raw = []int32{0, int32(len(s))}, []byte(s)
@@ -140,6 +146,14 @@ func (b *binder) bind(a *ast) (*node, error) {
 		return b.logical(a)
 	case opCase:
 		return b.caseOf(a)
+	case opArray:
+		return b.arrayOf(a)
+	case opSubscript:
+		return b.element(a)
+	case opAny:
+		return b.any(a)
+	case opRow:
+		return nil, errAt(a.pos, "a row of values can be compared, and tested for null, with another one; it is no value itself")
 	case opCast:
 		x, err := b.bind(a.args[0])
 		if err != nil {
@@ -237,6 +251,11 @@ func (b *binder) named(a *ast, name string, parts []*ast) (*node, error) {
 
 // apply makes the node of a function or operator over bound operands.
 func (b *binder) apply(a *ast, name string, args []*node) (*node, error) {
+	if n, err := b.listOperator(a, name, args); err != nil {
+		return nil, err
+	} else if n != nil {
+		return b.add(n)
+	}
 	f, err := resolve(name, args)
 	if f == nil {
 		return nil, noFunction(a.pos, name, args, err)
@@ -277,6 +296,18 @@ func (b *binder) convert(n *node, to typ, context castContext) (*node, error) {
 		return b.literal(n, to)
 	}
 	from := n.typ
+	switch {
+	case to.k == kTexts:
+		to = tTexts
+	case to.k == kList && to.e == kUnknown:
+		to = from
+	}
+	if from.k == to.k && from.same(to) {
+		return n, nil
+	}
+	if to.k == kList {
+		return b.convertList(n, to, context)
+	}
 	if from.k == to.k && from.k != kNested {
 		switch {
 		case to.k == kDecimal && to.p == free, from == to:
@@ -286,9 +317,6 @@ func (b *binder) convert(n *node, to typ, context castContext) (*node, error) {
 		case to.k != kDecimal && to.p == 0:
 			return n, nil
 		}
-	}
-	if from.k == kNested && to.k == kNested && arrow.TypeEqual(from.dt, to.dt) {
-		return n, nil
 	}
 	def, ok := casts[castKey{from.k, to.k}]
 	if !ok || context == implicitCast && def.context != implicitCast {
@@ -313,14 +341,24 @@ func (b *binder) literal(n *node, to typ) (*node, error) {
 		if to.k == kDecimal && to.p == free {
 			to = decimalType(1, 0)
 		}
-		if to.k == kUnknown {
+		switch to.k {
+		case kUnknown:
 			to = tString
+		case kTexts:
+			to = tTexts
 		}
 		v := &vec{n: 1}
 		setConstNull(v, to)
 		return b.constant(n, to, v), nil
 	}
+	if n.emptyList && to.k != kList && to.k != kTexts {
+		return nil, errAt(n.pos, "the type of array[] is not known: write a cast, as in array[]::int64[]")
+	}
 	switch {
+	case to.k == kTexts:
+		return b.listLiteral(n, tTexts)
+	case to.k == kList && to.e != kUnknown:
+		return b.listLiteral(n, to)
 	case to.k == kUnknown || to == tString:
 		return b.constant(n, tString, textConst(n.text)), nil
 	case to.k == kNested:
@@ -339,16 +377,35 @@ func (b *binder) literal(n *node, to typ) (*node, error) {
 // unify converts several operands to their common type, as case, coalesce, in
 // and greatest do. what names the form in messages.
 func (b *binder) unify(what string, args []*node) ([]*node, typ, error) {
+	t, err := b.commonType(what, args)
+	if err != nil {
+		return nil, t, err
+	}
+	out := make([]*node, len(args))
+	for i, a := range args {
+		n, err := b.convert(a, t, implicitCast)
+		if err != nil {
+			return nil, t, err
+		}
+		out[i] = n
+	}
+	return out, t, nil
+}
+
+// commonType is the type that unify converts to.
+func (b *binder) commonType(what string, args []*node) (typ, error) {
 	t := tUnknown
 	for _, a := range args {
 		switch {
 		case a.typ.k == kNested:
-			return nil, t, errAt(a.pos, "%s does not take values of type %s", what, a.typ)
+			return t, errAt(a.pos, "%s does not take values of type %s", what, a.typ)
+		case a.typ.k == kList && t.k == kList && !a.typ.same(t):
+			return t, errAt(a.pos, "%s types %s and %s do not match: add a cast", what, t, a.typ)
 		case a.unknown || a.typ.k == t.k && t.k != kDecimal:
 		case t.k == kUnknown:
 			t = a.typ
 		case t.k.category() != a.typ.k.category():
-			return nil, t, errAt(a.pos, "%s types %s and %s do not match: add a cast", what, t, a.typ)
+			return t, errAt(a.pos, "%s types %s and %s do not match: add a cast", what, t, a.typ)
 		case t.k == kDecimal && a.typ.k.numeric() && a.typ.k <= kDecimal || a.typ.k == kDecimal && t.k.numeric() && t.k < kDecimal:
 			t = commonDecimal(t.asDecimal(), a.typ.asDecimal())
 		case !t.k.preferred() && implicit(t.k, a.typ.k) && !implicit(a.typ.k, t.k):
@@ -358,7 +415,8 @@ func (b *binder) unify(what string, args []*node) ([]*node, typ, error) {
 	if t.k == kUnknown {
 		t = tString
 	}
-	if t.k != kDecimal {
+	t.dt = nil
+	if t.k != kDecimal && t.k != kList {
 		t.p = 0
 	}
 	if t.k == kDecimal {
@@ -370,15 +428,7 @@ func (b *binder) unify(what string, args []*node) ([]*node, typ, error) {
 			}
 		}
 	}
-	out := make([]*node, len(args))
-	for i, a := range args {
-		n, err := b.convert(a, t, implicitCast)
-		if err != nil {
-			return nil, t, err
-		}
-		out[i] = n
-	}
-	return out, t, nil
+	return t, nil
 }
 
 // share prepares a part that a form uses several times, so that it is computed

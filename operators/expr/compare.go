@@ -27,6 +27,7 @@ func init() {
 		cmp([]kind{a, b}, []kind{as, as}, eq, lt)
 		cmp([]kind{b, a}, []kind{as, as}, eq, lt)
 	}
+	same(kInt16, eqKernel[int32], ltKernel[int32])
 	same(kInt32, eqKernel[int32], ltKernel[int32])
 	same(kInt64, eqKernel[int64], ltKernel[int64])
 	same(kFloat32, eqFloat[float32], ltFloat[float32])

@@ -105,8 +105,14 @@ func (b *binder) nullif(a *ast) (*node, error) {
 	}
 	// The result has the type that the first operand has in the comparison if it
 	// must be widened for it, as in PostgreSQL.
-	n := &node{typ: eq.args[0].typ, pos: a.pos, end: a.end, args: eq.args, kernel: eq.kernel, eval: evalNullif}
-	return b.add(n)
+	n := &node{typ: eq.args[0].typ, pos: a.pos, end: a.end, args: eq.args, kernel: eq.kernel, eval: evalNullif, loose: true}
+	if n, err = b.add(n); err != nil {
+		return nil, err
+	}
+	if t := args[0].typ; t.k.whole() && n.typ.k.whole() { // They compare with others as they are.
+		return b.convert(n, t, explicitCast)
+	}
+	return n, nil
 }
 
 // extreme binds greatest (op ">") and least (op "<").
@@ -126,7 +132,7 @@ func (b *binder) extreme(a *ast, op string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{typ: t, pos: a.pos, end: a.end, args: args, kernel: cmp.kernel, eval: evalExtreme}
+	n := &node{typ: t, pos: a.pos, end: a.end, args: args, kernel: cmp.kernel, eval: evalExtreme, loose: true}
 	return b.add(n)
 }
 
@@ -306,6 +312,15 @@ func blendInto(ev *Evaluator, n *node, s *slot, out *vec) *vec {
 		blendFixed[int64](s, out)
 	case t.width() == 16:
 		blendFixed[dec](s, out)
+	case t.k == kList:
+		l := newLists(out, t.elem(), ev.n)
+		for i, k := range s.choice {
+			if !s.args[k].isNull(i) {
+				l.addAll(s.args[k], i)
+			}
+			l.end()
+		}
+		l.done()
 	default:
 		off, data := growText(out, ev.n)
 		for i, k := range s.choice {

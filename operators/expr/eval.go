@@ -44,6 +44,8 @@ type node struct {
 	unknown bool
 	null    bool
 	text    string
+	// emptyList: it is array[], which needs a cast to a list.
+	emptyList bool
 }
 
 // kernel computes out from its operands for all rows of the call. Unless the
@@ -59,6 +61,9 @@ type call struct {
 	sel  bitset
 	ev   *Evaluator
 	slot *slot
+	// Where rows are the elements of lists: the call for the lists, and these.
+	outer *call
+	lists *vec
 }
 
 // slot is the memory of one node.
@@ -72,6 +77,11 @@ type slot struct {
 
 // fail marks row i bad, unless it is null anyway or its branch is not taken.
 func (c *call) fail(i int, reason, format string, args ...any) {
+	if c.outer != nil {
+		row, _ := slices.BinarySearch(c.lists.off, int32(i)+1)
+		c.outer.fail(max(row-1, 0), reason, format, args...)
+		return
+	}
 	if c.sel != nil && !c.sel.get(i) || c.out.nulls && !c.out.valid.get(i) {
 		return
 	}
@@ -281,6 +291,10 @@ func setConstNull(out *vec, t typ) {
 		clear(grow[int64](out, 2))
 	case t.k == kNested:
 		out.arr = nil
+	case t.k == kList:
+		l := newLists(out, t.elem(), 1)
+		l.end()
+		l.done()
 	default:
 		out.ownOff = append(out.ownOff[:0], 0, 0)
 		out.off, out.raw = out.ownOff, nil
@@ -305,6 +319,13 @@ func spread(v, out *vec, t typ, n int) {
 		}
 	case t.k == kNested:
 		out.arr = v.arr
+	case t.k == kList:
+		l := newLists(out, t.elem(), n)
+		for range n {
+			l.addAll(v, 0)
+			l.end()
+		}
+		l.done()
 	default:
 		off, data := growText(out, n)
 		s := v.text(0)

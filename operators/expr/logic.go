@@ -103,6 +103,9 @@ func (b *binder) distinct(a *ast) (*node, error) {
 // comparison is apply without folding, for forms that run the kernel of a
 // comparison themselves.
 func (b *binder) comparison(a *ast, op string, l, r *node) (*node, error) {
+	if n, err := b.listOperator(a, op, []*node{l, r}); n != nil || err != nil {
+		return n, err
+	}
 	f, err := resolve(op, []*node{l, r})
 	if f == nil {
 		return nil, noFunction(a.pos, op, []*node{l, r}, err)

@@ -161,10 +161,7 @@ func parseInt(s string, bits int) (int64, *dataflow.Bad) {
 	if err == nil {
 		return x, nil
 	}
-	name := "int32"
-	if bits == 64 {
-		name = "int64"
-	}
+	name := "int" + strconv.Itoa(bits)
 	if e, ok := err.(*strconv.NumError); ok && e.Err == strconv.ErrRange {
 		return 0, badf(badRange, strconv.Quote(s)+" is out of range of "+name)
 	}
@@ -239,7 +236,7 @@ func parseBool(s string) (bool, *dataflow.Bad) {
 
 func numberText(t typ, v *vec) func(dst []byte, i int) []byte {
 	switch t.k {
-	case kInt32:
+	case kInt16, kInt32:
 		x := of[int32](v)
 		return func(dst []byte, i int) []byte { return strconv.AppendInt(dst, int64(x[i]), 10) }
 	case kInt64:

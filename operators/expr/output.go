@@ -14,8 +14,11 @@ type bufferRef = memory.Buffer
 
 // toArrow copies v into an array of n rows in memory of its own.
 func toArrow(v *vec, t typ, n int, alloc memory.Allocator) (arrow.Array, error) {
-	if t.k == kNested {
+	switch t.k {
+	case kNested:
 		return nestedArray(v, t, n, alloc)
+	case kList:
+		return listArray(v, t, n, alloc)
 	}
 	var bufs [3]*memory.Buffer
 	defer func() {
@@ -142,4 +145,33 @@ func nestedArray(v *vec, t typ, n int, alloc memory.Allocator) (arrow.Array, err
 	}
 	v.arr.Retain()
 	return v.arr, nil
+}
+
+// listArray copies lists, elements included.
+func listArray(v *vec, t typ, n int, alloc memory.Allocator) (arrow.Array, error) {
+	if v.konst {
+		var all vec
+		spread(v, &all, t, n)
+		v = &all
+	}
+	child, err := toArrow(v.elem, t.elem(), v.elem.n, alloc)
+	if err != nil {
+		return nil, err
+	}
+	defer child.Release()
+	off := memory.NewResizableBuffer(alloc)
+	defer off.Release()
+	off.Resize((n + 1) * 4)
+	copy(unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(off.Bytes()))), n+1), v.off[:n+1])
+	bufs, nulls := []*memory.Buffer{nil, off}, 0
+	if v.nulls {
+		valid := memory.NewResizableBuffer(alloc)
+		defer valid.Release()
+		valid.Resize((n + 7) / 8)
+		v.valid.store(valid.Bytes(), n)
+		bufs[0], nulls = valid, n-v.valid.count(n)
+	}
+	d := array.NewData(t.arrow(), n, bufs, []arrow.ArrayData{child.Data()}, nulls, 0)
+	defer d.Release()
+	return array.MakeFromData(d), nil
 }

@@ -221,6 +221,9 @@ func (p *parser) comparison() (*ast, error) {
 		return a, nil
 	}
 	p.i++
+	if n, err := p.anyWord(pos, t.text, a); n != nil || err != nil {
+		return n, err
+	}
 	b, err := p.range_()
 	if err != nil {
 		return nil, err
@@ -250,17 +253,16 @@ func (p *parser) range_() (*ast, error) {
 		r, err = p.like(pos, a, "like")
 	case p.word("ilike"):
 		r, err = p.like(pos, a, "ilike")
+	case p.word("similar", "to"):
+		r, err = p.similar(pos, a)
 	default:
-		if p.isWord(0, "similar") {
-			return nil, errAt(p.peek().pos, "similar to is not supported: use like")
-		}
 		p.i = start
 		return a, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if not && r.op == opCall {
+	if not && (r.op == opCall || r.op == opAny) {
 		return p.node(opNot, pos, "not", r), nil
 	}
 	r.not = not
@@ -309,6 +311,9 @@ func (p *parser) in(pos int, a *ast) (*ast, error) {
 }
 
 func (p *parser) like(pos int, a *ast, name string) (*ast, error) {
+	if n, err := p.anyWord(pos, name, a); n != nil || err != nil {
+		return n, err
+	}
 	b, err := p.other()
 	if err != nil {
 		return nil, err
@@ -322,6 +327,16 @@ func (p *parser) like(pos int, a *ast, name string) (*ast, error) {
 		args = append(args, e)
 	}
 	return p.node(opCall, pos, name, args...), nil
+}
+
+// similar reads the pattern of similar to, which becomes a regular expression.
+func (p *parser) similar(pos int, a *ast) (*ast, error) {
+	pattern, err := p.like(p.peek().pos, a, "similar_to_escape")
+	if err != nil {
+		return nil, err
+	}
+	pattern.args = pattern.args[1:]
+	return p.node(opBinary, pos, "~", a, pattern), nil
 }
 
 // other reads every operator without a place of its own: ||, ->, ~, ...
@@ -434,7 +449,9 @@ func (p *parser) postfix() (*ast, error) {
 			}
 			a = p.node(opField, pos, t.text, a)
 		case p.peek().kind == tokOp && p.peek().text == "[":
-			return nil, errAt(p.peek().pos, "array subscripts are not supported")
+			if a, err = p.subscript(pos, a); err != nil {
+				return nil, err
+			}
 		default:
 			return a, nil
 		}

@@ -47,7 +47,7 @@ func (p *parser) identifier(t token) (*ast, error) {
 	case "cast":
 		return p.cast(t.pos)
 	case "array":
-		return nil, errAt(t.pos, "arrays are not supported")
+		return p.array(t.pos)
 	}
 	if reserved[t.text] {
 		return nil, errAt(t.pos, "expected a value, a column or a function, found the word %q: a column of that name must be quoted", t.text)
@@ -260,6 +260,18 @@ func (p *parser) substring(pos int) (*ast, error) {
 	}
 	args := []*ast{s}
 	switch {
+	case from == nil && length == nil && p.word("similar"):
+		from, err = p.other()
+		if err == nil {
+			err = p.needWord("escape")
+		}
+		if err == nil {
+			length, err = p.expr()
+		}
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, from, length)
 	case from == nil && length == nil:
 		for p.op(",") {
 			x, err := p.expr()
@@ -277,9 +289,6 @@ func (p *parser) substring(pos int) (*ast, error) {
 	}
 	if err := p.needOp(")"); err != nil {
 		return nil, err
-	}
-	if len(args) > 1 && args[1].op == opString {
-		return nil, errAt(args[1].pos, "substring by a pattern is not supported yet")
 	}
 	return p.node(opCall, pos, "substring", args...), nil
 }

@@ -108,7 +108,7 @@ func registerCast(from, to kind, context castContext, fails bool, k kernel) {
 
 // implicit says whether a value of kind from becomes one of kind to by itself.
 func implicit(from, to kind) bool {
-	return from == to || to == kAny || from == kUnknown || casts[castKey{from, to}].context == implicitCast
+	return from == to || to == kAny || from == kUnknown || from == kList && to == kTexts || casts[castKey{from, to}].context == implicitCast
 }
 
 // resolve chooses the overload for operands, by PostgreSQL's rules for

@@ -15,6 +15,7 @@ type kind uint8
 const (
 	kUnknown kind = iota // null or a string literal whose type the context decides
 	kBool
+	kInt16 // in expressions only; its values are kept, and leave, as those of kInt32
 	kInt32
 	kInt64
 	kDecimal
@@ -28,17 +29,36 @@ const (
 	kTimestampTZ
 	kInterval
 	kUUID
-	kNested // struct, list, json: passed on, taken apart, not computed with
-	kAny    // in the registry only: any type
+	kJSON   // the document's text; what functions make is in jsonb's canonical form
+	kList   // of a type that is no list and no struct
+	kNested // struct, other lists: passed on, taken apart, not computed with
+	// In the registry only: any type, and a list of texts.
+	kAny
+	kTexts
 )
 
 // typ is a type. Decimals have precision and scale, strings may have a most
 // length in characters (varchar(n)), times a precision below the second; nested
-// types keep their Arrow form.
+// types keep their Arrow form. Of a list k is kList and the rest that of its elements,
+// e their kind; dt is the column's Arrow form where it comes from one.
 type typ struct {
-	k    kind
+	k, e kind
 	p, s int32
 	dt   arrow.DataType
+}
+
+func listOf(e typ) typ { return typ{k: kList, e: e.k, p: e.p, s: e.s} }
+
+// elem is the type of a list's elements.
+func (t typ) elem() typ { return typ{k: t.e, p: t.p, s: t.s} }
+
+// same says whether values of t are values of u as they are.
+func (t typ) same(u typ) bool {
+	if t.k == kNested && u.k == kNested {
+		return arrow.TypeEqual(t.dt, u.dt)
+	}
+	t.dt, u.dt = nil, nil
+	return t == u
 }
 
 // free marks a decimal whose precision and scale the operand decides.
@@ -47,6 +67,7 @@ const free = -1
 var (
 	tUnknown   = typ{k: kUnknown}
 	tBool      = typ{k: kBool}
+	tInt16     = typ{k: kInt16}
 	tInt32     = typ{k: kInt32}
 	tInt64     = typ{k: kInt64}
 	tFloat32   = typ{k: kFloat32}
@@ -54,6 +75,8 @@ var (
 	tString    = typ{k: kString}
 	tDecimal   = typ{k: kDecimal, p: free}
 	tTimestamp = typ{k: kTimestamp}
+	tJSON      = typ{k: kJSON}
+	tTexts     = typ{k: kList, e: kString}
 )
 
 func decimalType(p, s int32) typ { return typ{k: kDecimal, p: p, s: s} }
@@ -67,6 +90,15 @@ func (t typ) String() string {
 		return "interval"
 	case kAny:
 		return "any"
+	case kTexts:
+		return "string[]"
+	case kInt16:
+		return "int16"
+	case kList:
+		if t.e == kUnknown {
+			return "list"
+		}
+		return t.elem().String() + "[]"
 	case kDecimal:
 		if t.p == free {
 			return "decimal"
@@ -98,7 +130,7 @@ func (t typ) arrow() arrow.DataType {
 	switch t.k {
 	case kBool:
 		return dataflow.TypeBool
-	case kInt32:
+	case kInt16, kInt32:
 		return dataflow.TypeInt32
 	case kInt64:
 		return dataflow.TypeInt64
@@ -122,6 +154,13 @@ func (t typ) arrow() arrow.DataType {
 		return arrow.FixedWidthTypes.MonthDayNanoInterval
 	case kUUID:
 		return dataflow.TypeUUID
+	case kJSON:
+		return dataflow.TypeJSON
+	case kList:
+		if t.dt != nil {
+			return t.dt
+		}
+		return arrow.ListOf(t.elem().arrow())
 	case kNested:
 		return t.dt
 	}
@@ -141,16 +180,22 @@ func typeOf(dt arrow.DataType) (typ, bool) {
 			return tTimestamp, true
 		}
 		return typ{k: kTimestampTZ}, true
-	case *arrow.StructType, *arrow.ListType:
+	case *arrow.ListType:
+		if e, ok := typeOf(dt.Elem()); ok && e.k < kList {
+			l := listOf(e)
+			l.dt = dt
+			return l, true
+		}
 		return typ{k: kNested, dt: dt}, true
+	case *arrow.StructType:
+		return typ{k: kNested, dt: dt}, true
+	case *arrow.Int16Type:
+		return tInt16, true
 	}
-	for k := kBool; k <= kUUID; k++ {
-		if k != kDecimal && arrow.TypeEqual(typ{k: k}.arrow(), dt) {
+	for k := kBool; k <= kJSON; k++ {
+		if k != kDecimal && k != kInt16 && arrow.TypeEqual(typ{k: k}.arrow(), dt) {
 			return typ{k: k}, true
 		}
-	}
-	if arrow.TypeEqual(dt, dataflow.TypeJSON) {
-		return typ{k: kNested, dt: dt}, true
 	}
 	return typ{}, false
 }
@@ -160,7 +205,7 @@ func (k kind) category() byte {
 	switch k {
 	case kBool:
 		return 'B'
-	case kInt32, kInt64, kDecimal, kFloat32, kFloat64:
+	case kInt16, kInt32, kInt64, kDecimal, kFloat32, kFloat64:
 		return 'N'
 	case kString:
 		return 'S'
@@ -168,6 +213,8 @@ func (k kind) category() byte {
 		return 'D'
 	case kInterval:
 		return 'T'
+	case kList, kTexts:
+		return 'A'
 	case kUnknown:
 		return 'X'
 	}
@@ -183,11 +230,15 @@ func (k kind) preferred() bool {
 	return false
 }
 
-func (k kind) numeric() bool { return k >= kInt32 && k <= kFloat64 }
+func (k kind) whole() bool { return k >= kInt16 && k <= kInt64 }
+
+func (k kind) numeric() bool { return k >= kInt16 && k <= kFloat64 }
 
 // asDecimal is the decimal that holds every value of a whole number type.
 func (t typ) asDecimal() typ {
 	switch t.k {
+	case kInt16:
+		return decimalType(5, 0)
 	case kInt32:
 		return decimalType(10, 0)
 	case kInt64:
@@ -210,6 +261,7 @@ func commonDecimal(a, b typ) typ {
 
 var typeWords = map[string]typ{
 	"bool": tBool, "boolean": tBool,
+	"smallint": tInt16, "int2": tInt16, "int16": tInt16,
 	"int": tInt32, "integer": tInt32, "int4": tInt32, "int32": tInt32,
 	"bigint": tInt64, "int8": tInt64, "int64": tInt64,
 	"real": tFloat32, "float4": tFloat32, "float32": tFloat32,
@@ -220,12 +272,11 @@ var typeWords = map[string]typ{
 	"date": {k: kDate}, "time": {k: kTime},
 	"timestamp": tTimestamp, "timestamptz": {k: kTimestampTZ},
 	"interval": {k: kInterval}, "uuid": {k: kUUID},
+	"json": tJSON, "jsonb": tJSON,
 }
 
 var unsupportedTypes = map[string]string{
-	"smallint": "use int32", "int2": "use int32", "int16": "use int32",
 	"char": "use string", "character": "use string", "bpchar": "use string",
-	"json": "json casts are not supported yet", "jsonb": "json casts are not supported yet",
 	"timetz": "use time or timestamptz", "money": "use decimal(p,s)",
 }
 
@@ -262,10 +313,7 @@ func (p *parser) typeName() (typ, error) {
 		case p.word("without", "time", "zone"):
 		}
 	}
-	if n := p.peek(); n.kind == tokOp && n.text == "[" {
-		return typ{}, errAt(n.pos, "array types are not supported")
-	}
-	return out, nil
+	return p.arrayType(out)
 }
 
 func (p *parser) typeModifier(pos int, name string, out *typ) error {

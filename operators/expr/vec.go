@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
 // vec is one column of values as kernels see it: the rows of a batch, or one
@@ -16,14 +15,18 @@ type vec struct {
 	nulls bool // valid counts
 	valid bitset
 	// The values: bits of booleans, off and raw of texts (value i is
-	// raw[off[i]:off[i+1]]), raw alone of fixed-width types, arr of nested ones.
+	// raw[off[i]:off[i+1]]), raw alone of fixed-width types, off and elem of lists
+	// (value i is elem's values off[i] to off[i+1]), arr of other nested ones.
 	bits bitset
 	off  []int32
 	raw  []byte
+	elem *vec
 	arr  arrow.Array
 	// own is the memory of raw where it is scratch; ownOff that of off.
 	own    []uint64
 	ownOff []int32
+	// ownElem is the memory of elem.
+	ownElem *vec
 }
 
 // mask turns a row into an index of the values: a constant's is always 0.
@@ -142,19 +145,22 @@ func (v *vec) andValid(a *vec) {
 
 // borrow points v at the memory of a, of type t, without copying values.
 func (v *vec) borrow(a arrow.Array, t typ) {
-	if ext, ok := a.(array.ExtensionArray); ok && t.k != kNested {
-		a = ext.Storage()
-	}
 	d := a.Data()
-	n, offset := d.Len(), d.Offset()
+	v.borrowData(d, t, d.Offset(), d.Len())
+	if t.k == kNested {
+		v.arr = a
+	}
+}
+
+// borrowData is borrow for n values of d from offset on.
+func (v *vec) borrowData(d arrow.ArrayData, t typ, offset, n int) {
 	v.n, v.konst, v.nulls = n, false, false
 	bufs := d.Buffers()
-	if a.NullN() > 0 && len(bufs) > 0 && bufs[0] != nil {
+	if d.NullN() != 0 && len(bufs) > 0 && bufs[0] != nil {
 		v.valid = v.valid.load(bufs[0].Bytes(), offset, n)
 		v.nulls = true
 	}
 	if t.k == kNested {
-		v.arr = a
 		return
 	}
 	var data []byte
@@ -164,14 +170,51 @@ func (v *vec) borrow(a arrow.Array, t typ) {
 	switch t.k {
 	case kBool:
 		v.bits = v.bits.load(data, offset, n)
-	case kString, kBinary:
+	case kString, kBinary, kJSON:
 		v.borrowText(data, bufs, offset, n)
+	case kList:
+		v.borrowList(d, data, t, offset, n)
 	default:
+		if t.k == kInt16 && d.DataType().ID() == arrow.INT16 {
+			v.fromInt16(data[offset*2 : (offset+n)*2])
+			return
+		}
 		w := t.width()
 		v.raw = data[offset*w : (offset+n)*w]
 		if t.k == kInterval {
 			v.fromNano()
 		}
+	}
+}
+
+// borrowList points v at the elements of the n lists.
+func (v *vec) borrowList(d arrow.ArrayData, data []byte, t typ, offset, n int) {
+	if v.ownElem == nil {
+		v.ownElem = &vec{}
+	}
+	v.elem = v.ownElem
+	if cap(v.ownOff) < n+1 {
+		v.ownOff = make([]int32, n+1+n/8)
+	}
+	v.off = v.ownOff[:n+1]
+	clear(v.off)
+	from, to := int32(0), int32(0)
+	if n > 0 && len(data) > 0 {
+		src := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/4)[offset : offset+n+1]
+		from, to = src[0], src[n]
+		for i, x := range src {
+			v.off[i] = x - from
+		}
+	}
+	child := d.Children()[0]
+	v.elem.borrowData(child, t.elem(), child.Offset()+int(from), int(to-from))
+}
+
+func (v *vec) fromInt16(data []byte) {
+	src := unsafe.Slice((*int16)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/2)
+	dst := grow[int32](v, len(src))
+	for i, x := range src {
+		dst[i] = int32(x)
 	}
 }
 
@@ -206,7 +249,7 @@ func (v *vec) fromNano() {
 // width is the size in bytes of a fixed-width value; 0 for the others.
 func (t typ) width() int {
 	switch t.k {
-	case kInt32, kFloat32, kDate:
+	case kInt16, kInt32, kFloat32, kDate:
 		return 4
 	case kInt64, kFloat64, kTime, kTimestamp, kTimestampTZ:
 		return 8
