@@ -68,12 +68,12 @@ type aggregateFunc struct {
 
 var aggregateFuncs = map[string]aggregateFunc{
 	"count": {result: func(typ) (typ, bool) { return tInt64, true }},
-	"sum":   {result: sumOf}, "avg": {result: avgOf}, "avg_int": {result: onlyOf(kInt32, kInt64)},
+	"sum":   {result: sumOf}, "avg": {result: avgOf}, "avg_int": {result: onlyOf(kInt16, kInt32, kInt64)},
 	"min": {result: extremeOf}, "max": {result: extremeOf},
 	"stddev": {name: "stddev_samp", result: spreadOf}, "stddev_samp": {result: spreadOf}, "stddev_pop": {result: spreadOf},
 	"variance": {name: "var_samp", result: spreadOf}, "var_samp": {result: spreadOf}, "var_pop": {result: spreadOf},
 	"bool_and": {result: onlyOf(kBool)}, "every": {name: "bool_and", result: onlyOf(kBool)}, "bool_or": {result: onlyOf(kBool)},
-	"bit_and": {result: onlyOf(kInt32, kInt64)}, "bit_or": {result: onlyOf(kInt32, kInt64)}, "bit_xor": {result: onlyOf(kInt32, kInt64)},
+	"bit_and": {result: onlyOf(kInt16, kInt32, kInt64)}, "bit_or": {result: onlyOf(kInt16, kInt32, kInt64)}, "bit_xor": {result: onlyOf(kInt16, kInt32, kInt64)},
 	"first": {result: sameOf, ordered: true}, "last": {result: sameOf, ordered: true},
 	"array_agg":             {result: arrayOf, ordered: true},
 	"string_agg":            {result: onlyOf(kString), ordered: true, params: 1},
@@ -107,7 +107,7 @@ var aggregateHints = map[string]string{
 
 func sumOf(t typ) (typ, bool) {
 	switch t.k {
-	case kInt32:
+	case kInt16, kInt32:
 		return tInt64, true
 	case kInt64:
 		return decimalType(38, 0), true
@@ -121,7 +121,7 @@ func sumOf(t typ) (typ, bool) {
 
 func avgOf(t typ) (typ, bool) {
 	switch t.k {
-	case kInt32, kInt64:
+	case kInt16, kInt32, kInt64:
 		return decimalType(38, wideScale), true
 	case kDecimal:
 		return decimalType(38, max(wideScale, t.s)), true
@@ -133,7 +133,7 @@ func avgOf(t typ) (typ, bool) {
 
 func extremeOf(t typ) (typ, bool) {
 	switch t.k {
-	case kInt32, kInt64, kDecimal, kFloat32, kFloat64, kString, kDate, kTime, kTimestamp, kTimestampTZ:
+	case kInt16, kInt32, kInt64, kDecimal, kFloat32, kFloat64, kString, kDate, kTime, kTimestamp, kTimestampTZ:
 		t2 := t
 		if t.k != kDecimal {
 			t2.p = 0
@@ -161,8 +161,8 @@ func spreadOf(t typ) (typ, bool) {
 
 // sameOf is any type that can be kept in a state.
 func sameOf(t typ) (typ, bool) {
-	if t.k == kNested {
-		return t, t.dt.ID() == arrow.EXTENSION // json
+	if t.k == kJSON {
+		return t, true
 	}
 	return keyOf(t)
 }
@@ -170,7 +170,7 @@ func sameOf(t typ) (typ, bool) {
 // keyOf is any type with an order and an equality.
 func keyOf(t typ) (typ, bool) {
 	switch t.k {
-	case kUnknown, kInterval, kNested, kAny:
+	case kUnknown, kInterval, kJSON, kList, kNested, kAny:
 		return typ{}, false
 	}
 	if t.k != kDecimal {
@@ -184,7 +184,7 @@ func arrayOf(t typ) (typ, bool) {
 	if !ok {
 		return typ{}, false
 	}
-	return typ{k: kNested, dt: arrow.ListOf(e.arrow())}, true
+	return listOf(e), true
 }
 
 // ParseAggregate parses text as one aggregate call over the user's columns of

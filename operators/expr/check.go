@@ -120,6 +120,11 @@ func boolConst(x bool) *vec {
 
 func (b *binder) bind(a *ast) (*node, error) {
 	at := &node{pos: a.pos, end: a.end}
+	if spelled, err := spellRow(a); err != nil {
+		return nil, err
+	} else if spelled != nil {
+		return b.bind(spelled)
+	}
 	switch a.op {
 	case opNumber:
 		return b.number(a)

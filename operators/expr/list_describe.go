@@ -37,3 +37,8 @@ func init() {
 		f(op, "list "+op+" list", "Compares element by element; a list that ends first is less, null is greater than all values.", e)
 	}
 }
+
+func init() {
+	describeForm("comparison", "row", "(value, ...), row(value, ...)", "A row of values, compared with another one from left to right, in a list of rows by in, or tested: it is null if all its values are, and not null if none is.",
+		example{"(1, 2) < (1, 3)", "true"}, example{"(1, null) is not null", "false"}, example{"(1, 'a') in ((1, 'a'), (2, 'b'))", "true"})
+}

@@ -26,6 +26,9 @@ func (p *parser) primary() (*ast, error) {
 		if err != nil {
 			return nil, err
 		}
+		if n := p.peek(); n.kind == tokOp && n.text == "," {
+			return p.rowOf(t.pos, a)
+		}
 		if err := p.needOp(")"); err != nil {
 			return nil, err
 		}
@@ -155,6 +158,12 @@ func (p *parser) call(name token) (*ast, error) {
 			return p.extract(name.pos)
 		case "substring":
 			return p.substring(name.pos)
+		case "row":
+			x, err := p.expr()
+			if err != nil {
+				return nil, err
+			}
+			return p.rowOf(name.pos, x)
 		case "position":
 			return p.position(name.pos)
 		case "trim":
