@@ -42,9 +42,10 @@ type ast struct {
 	all       bool // opAny
 	distinct  bool
 	args      []*ast
-	operand   *ast // opCase
-	otherwise *ast // opCase
-	filter    *ast // an aggregate's
+	names     []string // opCall: those of operands given by name, or nil
+	operand   *ast     // opCase
+	otherwise *ast     // opCase
+	filter    *ast     // an aggregate's
 	order     []orderAst
 	within    bool // order is that of "within group"
 	typ       typ  // opTyped, opCast
@@ -181,6 +182,16 @@ func (a *ast) canonicalCall(b *strings.Builder) {
 		a.args[0].canonical(b)
 		b.WriteString(" from ")
 		a.args[1].canonical(b)
+	case a.names != nil:
+		for i, x := range a.args {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			if a.names[i] != "" {
+				b.WriteString(quoteName(a.names[i]) + " => ")
+			}
+			x.canonical(b)
+		}
 	default:
 		list(b, a.args)
 	}

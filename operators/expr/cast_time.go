@@ -9,20 +9,43 @@ func init() {
 	registerCast(kTimestampTZ, kTimestampTZ, implicitCast, false, castRound)
 	registerCast(kTime, kTime, implicitCast, false, castRound)
 	for _, k := range []kind{kTimestamp, kTimestampTZ} {
-		registerCast(k, kDate, explicitCast, false, mapKernel(func(us int64) int32 { return int32(floorDiv(us, dayUS)) }))
-		registerCast(k, kTime, explicitCast, false, func(c *call, out *vec, a []*vec) {
-			t := c.node.typ
-			mapRows(c, out, a[0], func(us int64) int64 { return t.roundTime(floorMod(us, dayUS)) })
-		})
+		registerCast(k, kDate, explicitCast, false, mapKernel(dayOf))
+		registerCast(k, kTime, explicitCast, false, castTimestampTime)
 	}
 	registerCast(kTime, kInterval, implicitCast, false, mapKernel(func(us int64) interval { return interval{us: us} }))
 	registerCast(kInterval, kTime, explicitCast, false, mapKernel(func(v interval) int64 { return floorMod(v.us, dayUS) }))
 }
 
+// dayOf is the day that a timestamp lies in.
+func dayOf(us int64) int32 {
+	switch us {
+	case lastTS:
+		return lastDate
+	case firstTS:
+		return firstDate
+	}
+	return int32(floorDiv(us, dayUS))
+}
+
+// castTimestampTime takes the time of the day; of an infinite timestamp there is
+// none.
+func castTimestampTime(c *call, out *vec, a []*vec) {
+	t := c.node.typ
+	x, r := of[int64](a[0]), grow[int64](out, c.n)
+	m := a[0].mask()
+	for i := range r {
+		us := x[i&m]
+		r[i] = t.roundTime(floorMod(us, dayUS))
+		if !finite(us) {
+			out.needValid(c.n).clear(i)
+		}
+	}
+}
+
 // roundTime rounds microseconds to the precision of the type, half away from
 // zero.
 func (t typ) roundTime(us int64) int64 {
-	if t.p == 0 || t.p > 6 {
+	if t.p == 0 || t.p > 6 || !finite(us) {
 		return us
 	}
 	unit := int64(1)
@@ -46,6 +69,10 @@ func castDateTimestamp(c *call, out *vec, a []*vec) {
 	m := a[0].mask()
 	for i := range r {
 		d := int64(x[i&m])
+		if !finiteDate(x[i&m]) {
+			r[i] = infiniteDay(x[i&m])
+			continue
+		}
 		r[i] = d * dayUS
 		if d >= endTS/dayUS {
 			r[i] = 0

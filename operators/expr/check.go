@@ -224,6 +224,12 @@ func (b *binder) column(a *ast) (*node, error) {
 }
 
 func (b *binder) call(a *ast) (*node, error) {
+	if a.names != nil {
+		var err error
+		if a, err = arrange(a); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case aggregateNames[a.text] || a.filter != nil || a.distinct || a.star:
 		return nil, errAt(a.pos, "%s(...) is an aggregate: it belongs into a window's aggregate block", a.text)

@@ -160,6 +160,9 @@ func appendYMD(dst []byte, days int64) ([]byte, bool) {
 }
 
 func appendDate(dst []byte, days int64) []byte {
+	if !finiteDate(int32(days)) {
+		return appendInfinity(dst, days > 0)
+	}
 	dst, bc := appendYMD(dst, days)
 	if bc {
 		dst = append(dst, " BC"...)
@@ -169,6 +172,9 @@ func appendDate(dst []byte, days int64) []byte {
 
 // appendTimestamp writes us; zone is "" or "+00".
 func appendTimestamp(dst []byte, us int64, zone string) []byte {
+	if !finite(us) {
+		return appendInfinity(dst, us > 0)
+	}
 	dst, bc := appendYMD(dst, floorDiv(us, dayUS))
 	dst = appendTime(append(dst, ' '), floorMod(us, dayUS))
 	dst = append(dst, zone...)

@@ -68,7 +68,10 @@ func plusInterval(sign int32) kernel {
 			if sign < 0 {
 				v = interval{-v.months, -v.days, -v.us}
 			}
-			t, ok := addInterval(x[i&mx], v)
+			t, ok := x[i&mx], true
+			if finite(t) {
+				t, ok = addInterval(t, v)
+			}
 			r[i] = t
 			if !ok {
 				outOfTime(c, i, "timestamp")
@@ -84,7 +87,7 @@ func minusTimestamp(c *call, out *vec, a []*vec) {
 	for i := range r {
 		p, q := x[i&mx], y[i&my]
 		d := p - q
-		if (p^q)&(p^d) < 0 {
+		if (p^q)&(p^d) < 0 || !finite(p) || !finite(q) {
 			outOfTime(c, i, "interval")
 			d = 0
 		}
@@ -97,7 +100,12 @@ func plusDays(sign int64) kernel {
 		x, y, r := of[int32](a[0]), of[int32](a[1]), grow[int32](out, c.n)
 		mx, my := a[0].mask(), a[1].mask()
 		for i := range r {
-			d := int64(x[i&mx]) + sign*int64(y[i&my])
+			day := x[i&mx]
+			if !finiteDate(day) {
+				r[i] = day
+				continue
+			}
+			d := int64(day) + sign*int64(y[i&my])
 			r[i] = int32(d)
 			if d < minDate || d > maxDate {
 				outOfTime(c, i, "date")
@@ -110,7 +118,11 @@ func minusDate(c *call, out *vec, a []*vec) {
 	x, y, r := of[int32](a[0]), of[int32](a[1]), grow[int32](out, c.n)
 	mx, my := a[0].mask(), a[1].mask()
 	for i := range r {
-		r[i] = x[i&mx] - y[i&my]
+		p, q := x[i&mx], y[i&my]
+		r[i] = p - q
+		if !finiteDate(p) || !finiteDate(q) {
+			c.fail(i, badRange, "infinite dates have no difference")
+		}
 	}
 }
 
@@ -118,8 +130,14 @@ func datePlusTime(c *call, out *vec, a []*vec) {
 	x, y, r := of[int32](a[0]), of[int64](a[1]), grow[int64](out, c.n)
 	mx, my := a[0].mask(), a[1].mask()
 	for i := range r {
-		d := int64(x[i&mx])
+		day := x[i&mx]
+		if !finiteDate(day) {
+			r[i] = infiniteDay(day)
+			continue
+		}
+		d := int64(day)
 		if d >= endTS/dayUS {
+			r[i] = 0
 			outOfTime(c, i, "timestamp")
 			continue
 		}
@@ -228,6 +246,10 @@ func truncKernel(c *call, out *vec, a []*vec) {
 			unit, last = dateUnit(s), s
 		}
 		us := x[i&mx]
+		if !finite(us) {
+			r[i] = us
+			continue
+		}
 		var z zone
 		if len(a) > 2 && c.counts(i) {
 			name := a[2].text(i & a[2].mask())
@@ -318,6 +340,9 @@ func binKernel(c *call, out *vec, a []*vec) {
 		r[i] = us
 		stride := int64(v.days)*dayUS + v.us
 		switch {
+		case !finite(us):
+		case !finite(origin):
+			c.fail(i, badRange, "the origin of date_bin must be finite")
 		case v.months != 0:
 			c.fail(i, badArgument, "date_bin takes no months or years")
 		case stride <= 0:
@@ -336,8 +361,8 @@ func zoneKernel(move func(z zone, us int64) int64) kernel {
 		var z zone
 		last, known := "", false
 		for i := range r {
-			r[i] = 0
-			if !c.counts(i) {
+			r[i] = x[i&mx]
+			if !c.counts(i) || !finite(r[i]) {
 				continue
 			}
 			if c.node.args[0].typ.k == kInterval {
@@ -368,6 +393,13 @@ func toTimestampKernel(c *call, out *vec, a []*vec) {
 	m := a[0].mask()
 	for i := range r {
 		f := x[i&m]
+		if math.IsInf(f, 0) {
+			r[i] = lastTS
+			if f < 0 {
+				r[i] = firstTS
+			}
+			continue
+		}
 		if !(f >= float64(minTS)/1e6 && f < float64(endTS)/1e6) {
 			r[i] = 0
 			outOfTime(c, i, fmt.Sprintf("timestamp %v", f))
@@ -378,22 +410,11 @@ func toTimestampKernel(c *call, out *vec, a []*vec) {
 }
 
 func makeDateKernel(c *call, out *vec, a []*vec) {
-	y, m, d, r := of[int32](a[0]), of[int32](a[1]), of[int32](a[2]), grow[int32](out, c.n)
+	r := grow[int32](out, c.n)
 	for i := range r {
-		yy, mm, dd := int64(y[i&a[0].mask()]), int64(m[i&a[1].mask()]), int64(d[i&a[2].mask()])
-		if yy < 0 {
-			yy++
-		} else if yy == 0 {
-			yy = 1 << 40
-		}
-		if yy > 1<<30 || mm < 1 || mm > 12 || dd < 1 || dd > monthLength(yy, mm) {
-			r[i] = 0
-			c.fail(i, badRange, "date out of range")
-			continue
-		}
-		days := daysOf(yy, mm, dd)
+		days, ok := dayNumber(int32At(a[0], i), int32At(a[1], i), int32At(a[2], i))
 		r[i] = int32(days)
-		if days < minDate || days > maxDate {
+		if !ok {
 			outOfTime(c, i, "date")
 		}
 	}

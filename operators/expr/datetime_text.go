@@ -10,6 +10,7 @@ import (
 // moment is what a text of a date and time says.
 type moment struct {
 	days, us int64 // date, time of day
+	infinite int   // 1 or -1: after and before all others
 	hasTime  bool
 	zoned    bool
 	offset   int64  // seconds east of UTC, if zone is ""
@@ -97,13 +98,13 @@ func parseMoment(what, s string, timeOnly bool) (moment, *dataflow.Bad) {
 		return m, b
 	}
 	p := &scanner{s: trimSpace(s)}
-	switch strings.ToLower(p.s) {
-	case "epoch":
-		if !timeOnly {
-			return m, nil
-		}
-	case "infinity", "-infinity", "+infinity":
-		return m, badf(badRange, "there is no infinite "+what+" here")
+	lower := strings.ToLower(p.s)
+	if lower == "epoch" && !timeOnly {
+		return m, nil
+	}
+	if sign, ok := infinityNamed(lower); ok && !timeOnly {
+		m.infinite = sign
+		return m, nil
 	}
 	if !timeOnly {
 		ok, inRange := p.date(&m)
@@ -290,6 +291,12 @@ func (p *scanner) offset() (int64, bool) {
 
 func parseDate(s string) (int32, *dataflow.Bad) {
 	m, bad := parseMoment("date", s, false)
+	switch m.infinite {
+	case 1:
+		return lastDate, nil
+	case -1:
+		return firstDate, nil
+	}
 	if bad == nil && (m.days < minDate || m.days > maxDate) {
 		bad = badf(badRange, "date out of range: "+strconv.Quote(s))
 	}
@@ -309,6 +316,12 @@ func parseTimestamp(s string, zoned bool) (int64, *dataflow.Bad) {
 	m, bad := parseMoment(what, s, false)
 	if bad != nil {
 		return 0, bad
+	}
+	switch m.infinite {
+	case 1:
+		return lastTS, nil
+	case -1:
+		return firstTS, nil
 	}
 	if m.days >= endTS/dayUS || m.days < minDate {
 		return 0, badf(badRange, what+" out of range: "+strconv.Quote(s))

@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // extract gives numeric: its places depend on the field, which is a constant in
@@ -39,10 +40,11 @@ func extractType(args []*node) (typ, error) {
 	return decimalType(20, 0), nil
 }
 
-// part is a field's value: n / 10^scale.
+// part is a field's value: n / 10^scale, or infinite with the sign of n.
 type part struct {
-	n     int64
-	scale int32
+	n        int64
+	scale    int32
+	infinite bool
 }
 
 var errUnit = errors.New("unit")
@@ -60,7 +62,7 @@ func partOf(unit string, k kind, x int64, iv interval) (part, error) {
 			return p, nil
 		}
 		if unit == "epoch" {
-			return part{x * 86400, 0}, nil
+			return part{n: x * 86400}, nil
 		}
 		return part{}, errUnit
 	}
@@ -69,7 +71,7 @@ func partOf(unit string, k kind, x int64, iv interval) (part, error) {
 	}
 	switch unit {
 	case "epoch":
-		return part{x, 6}, nil
+		return part{n: x, scale: 6}, nil
 	case "timezone", "timezone_hour", "timezone_minute":
 		if k == kTimestampTZ {
 			return part{}, nil
@@ -87,17 +89,17 @@ func timePart(unit string, us int64, except ...string) (part, error) {
 	}
 	switch unit {
 	case "microseconds":
-		return part{us % minUS, 0}, nil
+		return part{n: us % minUS}, nil
 	case "milliseconds":
-		return part{us % minUS, 3}, nil
+		return part{n: us % minUS, scale: 3}, nil
 	case "second":
-		return part{us % minUS, 6}, nil
+		return part{n: us % minUS, scale: 6}, nil
 	case "minute":
-		return part{us / minUS % 60, 0}, nil
+		return part{n: us / minUS % 60}, nil
 	case "hour":
-		return part{us / hourUS, 0}, nil
+		return part{n: us / hourUS}, nil
 	case "epoch":
-		return part{us, 6}, nil
+		return part{n: us, scale: 6}, nil
 	}
 	return part{}, errUnit
 }
@@ -148,26 +150,26 @@ func datePart(unit string, days int64) (part, error) {
 	default:
 		return part{}, errUnit
 	}
-	return part{n, 0}, nil
+	return part{n: n}, nil
 }
 
 func intervalPart(unit string, v interval) (part, error) {
 	months, days := int64(v.months), int64(v.days)
 	switch unit {
 	case "millennium":
-		return part{months / 12000, 0}, nil
+		return part{n: months / 12000}, nil
 	case "century":
-		return part{months / 1200, 0}, nil
+		return part{n: months / 1200}, nil
 	case "decade":
-		return part{months / 120, 0}, nil
+		return part{n: months / 120}, nil
 	case "year":
-		return part{months / 12, 0}, nil
+		return part{n: months / 12}, nil
 	case "quarter":
-		return part{months%12/3 + 1, 0}, nil
+		return part{n: months%12/3 + 1}, nil
 	case "month":
-		return part{months % 12, 0}, nil
+		return part{n: months % 12}, nil
 	case "day":
-		return part{days, 0}, nil
+		return part{n: days}, nil
 	case "epoch":
 		// A year is 365.25 days, the months beyond it 30 days.
 		secs := months/12*31557600 + months%12*2592000 + days*86400
@@ -175,7 +177,7 @@ func intervalPart(unit string, v interval) (part, error) {
 		if us/secUS != secs || (us^(us+v.us))&(v.us^(us+v.us)) < 0 {
 			return part{}, fmt.Errorf("epoch of the interval is out of range")
 		}
-		return part{us + v.us, 6}, nil
+		return part{n: us + v.us, scale: 6}, nil
 	}
 	return timePart(unit, v.us)
 }
@@ -189,7 +191,7 @@ func unitOf(v *vec, i int, unit, last *string) string {
 }
 
 // eachPart calls f with the field of every row that counts.
-func eachPart(c *call, a []*vec, f func(i int, p part)) {
+func eachPart(c *call, out *vec, a []*vec, f func(i int, p part)) {
 	k := c.node.args[1].typ.k
 	m := a[1].mask()
 	var unit, last string
@@ -209,6 +211,13 @@ func eachPart(c *call, a []*vec, f func(i int, p part)) {
 			x = of[int64](a[1])[i&m]
 		}
 		p, err := partOf(unit, k, x, iv)
+		if err == nil && k != kInterval && k != kTime && infiniteOf(k, x) {
+			if !growing(unit) { // a field that comes round has no value
+				out.needValid(c.n).clear(i)
+				continue
+			}
+			p = part{n: x, infinite: true}
+		}
 		switch {
 		case err == errUnit:
 			c.fail(i, badArgument, "%s has no field %q", k.name(), last)
@@ -229,7 +238,11 @@ func extractKernel(c *call, out *vec, a []*vec) {
 		extractJulian(c, r, a[1])
 		return
 	}
-	eachPart(c, a, func(i int, p part) {
+	eachPart(c, out, a, func(i int, p part) {
+		if p.infinite {
+			c.fail(i, badRange, "the value is infinite, a decimal is not")
+			return
+		}
 		d, ok := decOf(p.n).rescale(p.scale, to)
 		r[i] = d
 		if !ok {
@@ -249,6 +262,10 @@ func extractJulian(c *call, r []dec, a *vec) {
 	x, m := of[int64](a), a.mask()
 	for i := range r {
 		us := x[i&m]
+		if !finite(us) {
+			c.fail(i, badRange, "the value is infinite, a decimal is not")
+			continue
+		}
 		whole, _ := decOf(floorDiv(us, dayUS) + 2440588).mul(pow10[20])
 		frac, _ := decOf(floorMod(us, dayUS)).div(decOf(dayUS), 20)
 		r[i], _ = whole.add(frac)
@@ -258,5 +275,31 @@ func extractJulian(c *call, r []dec, a *vec) {
 func datePartKernel(c *call, out *vec, a []*vec) {
 	r := grow[float64](out, c.n)
 	clear(r)
-	eachPart(c, a, func(i int, p part) { r[i] = decOf(p.n).float(p.scale) })
+	eachPart(c, out, a, func(i int, p part) {
+		if p.infinite {
+			r[i] = math.Inf(1)
+			if p.n < 0 {
+				r[i] = math.Inf(-1)
+			}
+			return
+		}
+		r[i] = decOf(p.n).float(p.scale)
+	})
+}
+
+// infiniteOf says whether x, of kind k, is an infinite date or timestamp.
+func infiniteOf(k kind, x int64) bool {
+	if k == kDate {
+		return !finiteDate(int32(x))
+	}
+	return !finite(x)
+}
+
+// growing says whether a field only grows with time.
+func growing(unit string) bool {
+	switch unit {
+	case "year", "decade", "century", "millennium", "julian", "isoyear", "epoch":
+		return true
+	}
+	return false
 }

@@ -4,11 +4,16 @@ package expr
 // the closing parenthesis.
 func (p *parser) callArgs(a *ast) error {
 	for {
+		name := p.nameOf()
 		x, err := p.expr()
 		if err != nil {
 			return err
 		}
 		a.args = append(a.args, x)
+		if name != "" || a.names != nil {
+			a.names = append(a.names, make([]string, len(a.args)-len(a.names))...)
+			a.names[len(a.args)-1] = name
+		}
 		switch {
 		case p.op(","):
 			continue

@@ -184,6 +184,9 @@ func (p *parser) call(name token) (*ast, error) {
 			return nil, err
 		}
 	}
+	if a.text == "age" && len(a.args) == 1 && name.kind == tokIdent {
+		return nil, clockError(name.pos, "age with one operand")
+	}
 	if err := p.withinGroup(a); err != nil {
 		return nil, err
 	}
