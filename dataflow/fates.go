@@ -36,6 +36,9 @@ type Counts struct {
 	Staged     int64 `json:"staged,omitempty"`
 	Superseded int64 `json:"superseded,omitempty"`
 	Muted      int64 `json:"muted,omitempty"`
+	// Refused is how many of the staged rows the target refused for good at a commit, as
+	// its own record said at the moment of the checkpoint; it stands in no law.
+	Refused int64 `json:"refused,omitempty"`
 }
 
 // Load reads all counters.
@@ -55,6 +58,7 @@ func (c Counts) Plus(o Counts) Counts {
 		PartlyLate: c.PartlyLate + o.PartlyLate, Duplicate: c.Duplicate + o.Duplicate, Bad: c.Bad + o.Bad,
 		Absorbed: c.Absorbed + o.Absorbed, Expired: c.Expired + o.Expired, Created: c.Created + o.Created,
 		Held: c.Held + o.Held, Staged: c.Staged + o.Staged, Superseded: c.Superseded + o.Superseded, Muted: c.Muted + o.Muted,
+		Refused: max(c.Refused, o.Refused),
 	}
 }
 

@@ -96,6 +96,15 @@ type Committer interface {
 	Close() error
 }
 
+// Refuser is a Committer whose target may refuse single rows for good when they are
+// committed. They are kept with the reasons where the sink says.
+type Refuser interface {
+	// Refused counts the rows that the target refused in all commits up to the last one
+	// that this process knows of, by any process: it is written with each commit.
+	// It may be called from any goroutine.
+	Refused() int64
+}
+
 // Commit is one publication.
 type Commit struct {
 	Target Target `json:"target"`

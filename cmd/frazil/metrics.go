@@ -43,6 +43,7 @@ var (
 	descCommits     = desc("sink_commits_total", "Commits of a sink, since this process started.", "step")
 	descCommitted   = desc("sink_committed_rows_total", "Rows committed by a sink, since this process started.", "step")
 	descWaiting     = desc("sink_commits_waiting", "Commits that wait for a sink's target.", "step")
+	descSinkRefused = desc("sink_refused_rows_total", "Rows that a sink's target refused for good when they were committed, since the pipeline first started.", "step")
 	descQueue       = desc("queue_bytes", "Bytes of batches that wait between tasks.")
 	descDirty       = desc("state_dirty_bytes", "Bytes of keyed state that wait for an epoch.")
 	descRestarts    = desc("restarts_total", "Restarts from the last epoch, since this process started.")
@@ -111,6 +112,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		send(descCommitted, counter, float64(t.Committed), step)
 		send(descSinkBytes, counter, float64(t.Bytes), step)
 		send(descWaiting, gauge, float64(t.Waiting), step)
+		send(descSinkRefused, counter, float64(t.Refused), step)
 	}
 	c.durations(ch, s.Pipeline)
 	sendStreams(send, s.Streams)

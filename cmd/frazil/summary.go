@@ -68,6 +68,11 @@ func writeLedger(w io.Writer, g *engine.Graph, m *checkpoint.Manifest) {
 		fmt.Fprintln(tw, "\t")
 	}
 	tw.Flush()
+	for _, s := range g.Sinks {
+		if n := m.Ledger.Steps[s.Name].Refused; n > 0 {
+			fmt.Fprintf(w, "%s: %s of the staged rows were refused by the target for good; the sink keeps them with the reasons\n", s.Name, thousands(n))
+		}
+	}
 	for _, s := range g.Sources {
 		src := m.Sources[s.Name]
 		if src == nil {

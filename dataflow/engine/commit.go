@@ -18,6 +18,15 @@ type committer struct {
 
 func (k *committer) close() error { return k.Committer.Close() }
 
+// refused is how many rows the target refused, where it can.
+func (k *committer) refused() (int64, bool) {
+	r, ok := k.Committer.(dataflow.Refuser)
+	if !ok {
+		return 0, false
+	}
+	return r.Refused(), true
+}
+
 // startCommit publishes the head of a sink's queue.
 func (c *coordinator) startCommit(sink string, e dataflow.Epoch) {
 	t := c.targets[sink]

@@ -70,6 +70,13 @@ func (c *coordinator) buildManifest(q quarantineCut) (*checkpoint.Manifest, []st
 		}
 		m.Targets[s.Name] = cloneTarget(t)
 	}
+	for name, k := range c.committer {
+		if n, ok := k.refused(); ok {
+			counts := m.Ledger.Steps[name]
+			counts.Refused = n
+			m.Ledger.Steps[name] = counts
+		}
+	}
 	if err := m.Ledger.Check(c.readers); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", q.epoch, err)
 	}

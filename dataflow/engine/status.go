@@ -82,6 +82,8 @@ type TargetStatus struct {
 	Unstaged time.Time
 	// Error is the failure that is being retried, "" when all is well.
 	Error string
+	// Refused rows the target will never take, of all commits of all processes.
+	Refused int64
 }
 
 func (s *Status) commitFailed(sink string, err error) {
@@ -193,6 +195,9 @@ func (c *coordinator) refreshStatus() {
 		for name, t := range c.targets {
 			x := s.Targets[name]
 			x.Target, x.Waiting, x.Unstaged = t.Target, len(t.Pending), unstaged[name]
+			if k := c.committer[name]; k != nil {
+				x.Refused, _ = k.refused()
+			}
 			s.Targets[name] = x
 		}
 	})

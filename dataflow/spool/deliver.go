@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"frazil/dataflow"
@@ -101,6 +102,8 @@ type deliverer struct {
 	target dataflow.Target
 	sender Sender
 	ledger *ledger
+	// refused is Record.Refused as last read or written.
+	refused atomic.Int64
 }
 
 // NewCommitter makes a committer that delivers staged rows by s: at least once, since
@@ -119,8 +122,14 @@ func (k *deliverer) Close() error { return k.sender.Close() }
 // Committed implements dataflow.Committer.
 func (k *deliverer) Committed(context.Context) (dataflow.Committed, error) {
 	held, err := k.ledger.read()
+	if err == nil {
+		k.refused.Store(held.Refused)
+	}
 	return held.committed(), err
 }
+
+// Refused implements dataflow.Refuser.
+func (k *deliverer) Refused() int64 { return k.refused.Load() }
 
 // Commit implements dataflow.Committer.
 func (k *deliverer) Commit(ctx context.Context, c dataflow.Commit) error {
@@ -140,9 +149,12 @@ func (k *deliverer) Commit(ctx context.Context, c dataflow.Commit) error {
 		d.mu.Lock()
 		d.save() // What is done stays done when the rest is tried again.
 		d.mu.Unlock()
-		if n, closed := d.refused.close(); closed != nil && err == nil {
+		n, closed := d.refused.close()
+		if closed != nil && err == nil {
 			err = closed
-		} else if n > 0 {
+		}
+		held.Refused += n
+		if n > 0 && err == nil {
 			k.env.Log.Warn("rows were refused for good; they are in files beside the spool, with the reasons", "target", k.target, "rows", n, "folder", RefusedDir(k.env))
 		}
 		if err != nil {
@@ -152,6 +164,7 @@ func (k *deliverer) Commit(ctx context.Context, c dataflow.Commit) error {
 	if err := k.ledger.write(held.after(c, k.env)); err != nil {
 		return err
 	}
+	k.refused.Store(held.Refused)
 	if err := Sweep(k.env, c.Epoch); err != nil {
 		k.env.Log.Warn("delivered rows could not be removed from the spool; the next commit tries again", "error", err)
 	}

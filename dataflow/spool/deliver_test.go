@@ -148,7 +148,11 @@ func TestARefusedRowIsNotedOnce(t *testing.T) {
 	b, err := readFile(fs, path)
 	must(t, err)
 	must(t, replace(fs, path, b[:len(b)-10], true)) // The second line is cut short.
-	must(t, NewCommitter(env, "t", refuse(0, 1, 2)).Commit(t.Context(), c))
+	k := NewCommitter(env, "t", refuse(0, 1, 2))
+	must(t, k.Commit(t.Context(), c))
+	if n := k.(dataflow.Refuser).Refused(); n != 3 {
+		t.Errorf("%d rows were refused, want 3", n)
+	}
 	b, err = readFile(fs, path)
 	must(t, err)
 	var got []string
@@ -161,6 +165,44 @@ func TestARefusedRowIsNotedOnce(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
+}
+
+// Refused rows count in the record of the target, once: also those that a process noted
+// which was killed before the record was written, and when the next one refuses none.
+func TestRefusedRowsAreCounted(t *testing.T) {
+	fs := vfs.NewMem()
+	env := deliverEnv(fs)
+	refuse := func(n int64, rows int, err error) sendFunc {
+		return func(_ context.Context, d *Delivery) error {
+			if rows == 0 {
+				return err
+			}
+			return errors.Join(d.Refuse(Refusal{Row: n, Rows: rows, Reason: "no", Detail: "never", To: "x"}), err)
+		}
+	}
+	commit := func(c dataflow.Commit, want int64, sends ...sendFunc) {
+		t.Helper()
+		for i, s := range sends {
+			k := NewCommitter(env, "t", s)
+			if err := k.Commit(t.Context(), c); (err == nil) != (i == len(sends)-1) {
+				t.Fatalf("try %d: %v", i, err)
+			}
+			if err := k.Commit(t.Context(), c); i == len(sends)-1 && err != nil { // done
+				t.Fatal(err)
+			}
+			if n := k.(dataflow.Refuser).Refused(); i == len(sends)-1 && n != want {
+				t.Errorf("%d rows were refused, want %d", n, want)
+			}
+		}
+		k := NewCommitter(env, "t", nil)
+		if _, err := k.Committed(t.Context()); err != nil || k.(dataflow.Refuser).Refused() != want {
+			t.Errorf("the next process reads %d (%v), want %d", k.(dataflow.Refuser).Refused(), err, want)
+		}
+	}
+	killed := errors.New("killed")
+	commit(commitOf(1, 0, 3, stage(t, env, 1, "a", "b", "c")), 2, refuse(1, 2, killed), refuse(0, 0, killed), refuse(0, 0, nil))
+	commit(commitOf(2, 3, 4, stage(t, env, 2, "d")), 2, refuse(0, 0, nil))
+	commit(commitOf(3, 4, 5, stage(t, env, 3, "e")), 3, refuse(0, 1, nil))
 }
 
 // The ledger keeps the newest clock decisions, and says that there were more.

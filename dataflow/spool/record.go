@@ -24,6 +24,8 @@ type Record struct {
 	Commits []string `json:"commits,omitempty"`
 	// Clocks counts the commits that have clock decisions, which are kept elsewhere.
 	Clocks int `json:"clocks,omitempty"`
+	// Refused counts the rows of all commits that the target refused for good.
+	Refused int64 `json:"refused,omitempty"`
 	// Epoch, Time, Rows and Late are for people: the commit that wrote this.
 	Epoch dataflow.Epoch `json:"epoch"`
 	Time  string         `json:"time"`
@@ -53,7 +55,7 @@ func (r Record) Committed() dataflow.Committed {
 // After is the record behind c.
 func (r Record) After(c dataflow.Commit, now time.Time) Record {
 	out := Record{
-		V: recordVersion, ID: r.ID, Claim: r.Claim, Clocks: r.Clocks, Plan: c.Plan, Watermarks: c.Watermarks, Commits: c.After(r.Commits),
+		V: recordVersion, ID: r.ID, Claim: r.Claim, Clocks: r.Clocks, Refused: r.Refused, Plan: c.Plan, Watermarks: c.Watermarks, Commits: c.After(r.Commits),
 		Positions: dataflow.MergePositions(r.Positions, c.At), Start: dataflow.MergePositions(r.Start, c.Start),
 		Epoch: c.Epoch, Time: stamp(now), Rows: c.Rows(), Late: c.Late,
 	}

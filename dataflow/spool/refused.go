@@ -63,7 +63,7 @@ type refusals struct {
 	f    state.File
 	size int64
 	seen map[int64]bool
-	n    int
+	n    int64 // rows in the file
 }
 
 func (r *refusals) add(x Refusal) error {
@@ -92,7 +92,7 @@ func (r *refusals) add(x Refusal) error {
 	}
 	r.size += int64(line.Len())
 	r.seen[x.Row] = true
-	r.n += max(x.Rows, 1)
+	r.n += int64(max(x.Rows, 1))
 	return nil
 }
 
@@ -114,13 +114,14 @@ func (r *refusals) open() error {
 			return err
 		}
 	}
-	r.seen = map[int64]bool{}
+	r.seen, r.n = map[int64]bool{}, 0
 	for line := range bytes.Lines(whole) {
 		var x Refusal
 		if err := json.Unmarshal(line, &x); err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
 		r.seen[x.Row] = true
+		r.n += int64(max(x.Rows, 1))
 	}
 	f, err := fs.OpenReadWrite(path, category)
 	if err != nil {
@@ -130,12 +131,20 @@ func (r *refusals) open() error {
 	return nil
 }
 
-// close returns how many rows were refused by this try.
-func (r *refusals) close() (int, error) {
+// close returns how many rows of the delivery are noted, also by processes before this
+// one.
+func (r *refusals) close() (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.f == nil {
-		return 0, nil
+		// None now; a process that was killed may have noted some.
+		fs := r.env.SpoolFS()
+		if _, err := fs.Stat(fs.PathJoin(RefusedDir(r.env), r.name)); errors.Is(err, os.ErrNotExist) {
+			return 0, nil
+		}
+		if err := r.open(); err != nil {
+			return 0, classify(fmt.Errorf("read the file of refused rows: %w", err))
+		}
 	}
 	err := r.f.Close()
 	r.f = nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"frazil/dataflow"
@@ -24,6 +25,8 @@ type committer struct {
 	now   func() time.Time
 	conn  *pgx.Conn // nil: there is none
 	ready bool      // our tables are there
+	// refused is the record's count as last read or written.
+	refused atomic.Int64
 	// at is called by tests at each step.
 	at func(step string)
 }
@@ -65,6 +68,7 @@ func (k *committer) Committed(ctx context.Context) (out dataflow.Committed, err 
 			if err != nil {
 				return false, err
 			}
+			k.refused.Store(held.Refused)
 			out, err = k.clocks(ctx, tx, held)
 			return false, err
 		})
@@ -72,10 +76,13 @@ func (k *committer) Committed(ctx context.Context) (out dataflow.Committed, err 
 	return out, err
 }
 
+// Refused implements dataflow.Refuser.
+func (k *committer) Refused() int64 { return k.refused.Load() }
+
 // Commit implements dataflow.Committer. After an error the transaction may be committed
 // or not; the next call looks.
 func (k *committer) Commit(ctx context.Context, c dataflow.Commit) error {
-	var refused int64
+	var refused, total int64
 	err := k.persist(ctx, func() error {
 		return k.transaction(ctx, func(tx pgx.Tx) (keep bool, err error) {
 			refused = 0
@@ -83,6 +90,7 @@ func (k *committer) Commit(ctx context.Context, c dataflow.Commit) error {
 			if err != nil {
 				return false, err
 			}
+			total = held.Refused
 			switch dataflow.DecideCommit(held.Committed(), c) {
 			case dataflow.Done:
 				return false, nil
@@ -93,13 +101,15 @@ func (k *committer) Commit(ctx context.Context, c dataflow.Commit) error {
 			if err := w.parts(ctx, c.Parts); err != nil {
 				return false, err
 			}
-			refused = w.refused
+			refused, held.Refused = w.refused, held.Refused+w.refused
+			total = held.Refused
 			return true, k.save(ctx, tx, k.next(held).After(c, k.now()), c.Clock)
 		})
 	})
 	if err != nil {
 		return fmt.Errorf("commit %s to table %s: %w", c.Epoch, k.cfg.Table, err)
 	}
+	k.refused.Store(total)
 	if refused > 0 {
 		k.env.Log.Warn("the table has refused rows; they are in the table of refused rows, with the reasons", "table", k.cfg.Table, "rows", refused, "refused_table", k.cfg.RefusedTable)
 	}

@@ -91,6 +91,12 @@ func TestRowsThatTheTableRefusesDoNotStopOthers(t *testing.T) {
 	})
 	p.round(in, 2, `[{"id": 500, "n": 1, "owner": "o", "j": "1"}]`)
 	same(t, "the next commit", p.ask("SELECT count(*) FROM rows"), []string{"197"})
+	k := p.committer(in)
+	_, err := k.Committed(t.Context())
+	must(t, err)
+	if n := k.Refused(); n != 5 {
+		t.Errorf("the record counts %d refused rows, want 5", n)
+	}
 }
 
 // A table that takes nothing at all costs some statements for each row, and no more.
