@@ -58,10 +58,8 @@ func init() {
 			return 1
 		case x < 0:
 			return -1
-		case x != x:
-			return x
 		}
-		return 0
+		return 0 // of NaN too
 	}), false)
 }
 

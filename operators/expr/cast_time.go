@@ -13,7 +13,10 @@ func init() {
 		registerCast(k, kTime, explicitCast, false, castTimestampTime)
 	}
 	registerCast(kTime, kInterval, implicitCast, false, mapKernel(func(us int64) interval { return interval{us: us} }))
-	registerCast(kInterval, kTime, explicitCast, false, mapKernel(func(v interval) int64 { return floorMod(v.us, dayUS) }))
+	registerCast(kInterval, kTime, explicitCast, false, func(c *call, out *vec, a []*vec) {
+		t := c.node.typ
+		mapRows(c, out, a[0], func(v interval) int64 { return t.roundTime(floorMod(v.us, dayUS)) })
+	})
 }
 
 // dayOf is the day that a timestamp lies in.

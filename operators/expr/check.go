@@ -450,6 +450,9 @@ func (b *binder) share(x *node) (ref *node, wrap func(whole *node) (*node, error
 	}
 	ref = &node{typ: x.typ, pos: x.pos, end: x.end, eval: evalRef, slot: b.newSlot()}
 	return ref, func(whole *node) (*node, error) {
+		if !whole.uses(ref) {
+			return whole, nil
+		}
 		let := &node{typ: whole.typ, pos: whole.pos, end: whole.end, args: []*node{x, whole}, eval: evalLet, colIx: ref.slot}
 		return b.add(let)
 	}

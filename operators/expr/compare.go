@@ -1,7 +1,12 @@
 package expr
 
+import (
+	"cmp"
+	"math"
+)
+
 func init() {
-	cmp := func(args, as []kind, eq, lt kernel) {
+	compare := func(args, as []kind, eq, lt kernel) {
 		flip := func(k kernel) kernel {
 			return func(c *call, out *vec, a []*vec) {
 				k(c, out, a)
@@ -22,10 +27,10 @@ func init() {
 			register(function{name: op, args: args, as: as, ret: kBool, kernel: k})
 		}
 	}
-	same := func(k kind, eq, lt kernel) { cmp([]kind{k, k}, nil, eq, lt) }
+	same := func(k kind, eq, lt kernel) { compare([]kind{k, k}, nil, eq, lt) }
 	mixed := func(a, b, as kind, eq, lt kernel) {
-		cmp([]kind{a, b}, []kind{as, as}, eq, lt)
-		cmp([]kind{b, a}, []kind{as, as}, eq, lt)
+		compare([]kind{a, b}, []kind{as, as}, eq, lt)
+		compare([]kind{b, a}, []kind{as, as}, eq, lt)
 	}
 	same(kInt16, eqKernel[int32], ltKernel[int32])
 	same(kInt32, eqKernel[int32], ltKernel[int32])
@@ -41,11 +46,33 @@ func init() {
 	same(kTime, eqKernel[int64], ltKernel[int64])
 	same(kTimestamp, eqKernel[int64], ltKernel[int64])
 	same(kTimestampTZ, eqKernel[int64], ltKernel[int64])
-	mixed(kDate, kTimestamp, kTimestamp, eqKernel[int64], ltKernel[int64])
-	mixed(kDate, kTimestampTZ, kTimestampTZ, eqKernel[int64], ltKernel[int64])
+	for op, test := range map[string]func(order int) bool{
+		"=": func(o int) bool { return o == 0 }, "<>": func(o int) bool { return o != 0 }, "<": func(o int) bool { return o < 0 },
+		"<=": func(o int) bool { return o <= 0 }, ">": func(o int) bool { return o > 0 }, ">=": func(o int) bool { return o >= 0 },
+	} {
+		for _, k := range []kind{kTimestamp, kTimestampTZ} { // days far away are no timestamps, but compare
+			register(function{name: op, args: []kind{kDate, k}, ret: kBool, kernel: dayMoment(test)},
+				function{name: op, args: []kind{k, kDate}, ret: kBool, kernel: swapArgs(dayMoment(func(o int) bool { return test(-o) }))})
+		}
+	}
 	mixed(kTimestamp, kTimestampTZ, kTimestampTZ, eqKernel[int64], ltKernel[int64])
 	same(kUUID, eqUUID, ltUUID)
 	same(kInterval, eqInterval, ltInterval)
+}
+
+// dayMoment compares the beginning of a day with a timestamp.
+func dayMoment(test func(order int) bool) kernel {
+	return func(c *call, out *vec, a []*vec) {
+		x, y := of[int32](a[0]), of[int64](a[1])
+		mx, my := a[0].mask(), a[1].mask()
+		eachWord(growBits(out, c.n), c.n, func(i int) bool {
+			d := int64(math.MaxInt64)
+			if day := int64(x[i&mx]); day < endTS/dayUS {
+				d = day * dayUS
+			}
+			return test(cmp.Compare(d, y[i&my]))
+		})
+	}
 }
 
 // swapped returns n with its two operands exchanged, for kernels that ask for

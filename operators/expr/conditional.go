@@ -1,5 +1,7 @@
 package expr
 
+import "slices"
+
 // specialForms are written like functions, but choose among their operands.
 var specialForms map[string]func(b *binder, a *ast) (*node, error)
 
@@ -35,6 +37,11 @@ func (b *binder) caseOf(a *ast) (*node, error) {
 		if operand, err = b.bind(a.operand); err != nil {
 			return nil, err
 		}
+		if operand.unknown {
+			if operand, err = b.convert(operand, tString, implicitCast); err != nil {
+				return nil, err
+			}
+		}
 		operand, wrap = b.share(operand)
 	}
 	for i := 0; i < len(a.args); i += 2 {
@@ -65,6 +72,9 @@ func (b *binder) caseOf(a *ast) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if conds, results = branches(conds, results); len(conds) == 0 {
+		return results[0], nil
+	}
 	n := &node{typ: t, pos: a.pos, end: a.end, eval: evalCase}
 	for i, c := range conds {
 		n.args = append(n.args, c, results[i])
@@ -88,6 +98,9 @@ func (b *binder) coalesce(a *ast) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if args = candidates(args); len(args) == 1 {
+		return args[0], nil
+	}
 	return b.add(&node{typ: t, pos: a.pos, end: a.end, args: args, eval: evalCoalesce})
 }
 
@@ -99,20 +112,43 @@ func (b *binder) nullif(a *ast) (*node, error) {
 	if len(args) != 2 {
 		return nil, errAt(a.pos, "nullif needs two values")
 	}
-	eq, err := b.comparison(a, "=", args[0], args[1])
+	first, wrap := args[0], func(n *node) (*node, error) { return n, nil }
+	if !first.unknown {
+		first, wrap = b.share(first)
+	}
+	eq, err := b.comparison(a, "=", first, args[1])
 	if err != nil {
 		return nil, err
 	}
-	// The result has the type that the first operand has in the comparison if it
-	// must be widened for it, as in PostgreSQL.
-	n := &node{typ: eq.args[0].typ, pos: a.pos, end: a.end, args: eq.args, kernel: eq.kernel, eval: evalNullif, loose: true}
+	// The result has the type of the first operand where PostgreSQL compares it as it
+	// is, else the one that it has in the comparison.
+	value := eq.args[0]
+	if first.typ.comparedAsIs(args[1].typ) {
+		value = first
+	}
+	if anyNull(eq.args) {
+		return wrap(value)
+	}
+	eq.end, eq.eval = a.end, evalCall
+	if eq, err = b.add(eq); err != nil {
+		return nil, err
+	}
+	n := &node{typ: value.typ, pos: a.pos, end: a.end, args: []*node{value, eq}, eval: evalNullif}
 	if n, err = b.add(n); err != nil {
 		return nil, err
 	}
-	if t := args[0].typ; t.k.whole() && n.typ.k.whole() { // They compare with others as they are.
-		return b.convert(n, t, explicitCast)
+	return wrap(n)
+}
+
+// comparedAsIs says whether PostgreSQL compares values of both types without
+// converting one.
+func (t typ) comparedAsIs(u typ) bool {
+	for _, group := range [][]kind{{kInt16, kInt32, kInt64}, {kFloat32, kFloat64}, {kDate, kTimestamp, kTimestampTZ}} {
+		if slices.Contains(group, t.k) && slices.Contains(group, u.k) {
+			return true
+		}
 	}
-	return n, nil
+	return false
 }
 
 // extreme binds greatest (op ">") and least (op "<").
@@ -220,25 +256,17 @@ func evalCoalesce(ev *Evaluator, n *node, sel bitset) *vec {
 	return blend(ev, n, s)
 }
 
+// evalNullif makes the first operand null where the second one is true.
 func evalNullif(ev *Evaluator, n *node, sel bitset) *vec {
 	s := &ev.slots[n.slot]
-	l := n.args[0].eval(ev, n.args[0], sel)
-	r := n.args[1].eval(ev, n.args[1], sel)
-	if l.constNull() || r.constNull() {
-		return l
-	}
-	eq := &s.tmp
-	eq.n, eq.konst, eq.nulls = ev.n, false, false
-	s.args = append(s.args[:0], l, r)
-	c := call{n: ev.n, node: n, out: eq, sel: sel, ev: ev, slot: s}
-	n.kernel(&c, eq, s.args)
-	s.args = s.args[:1]
-	choice := s.choices(ev.n)
-	clear(choice)
+	value := n.args[0].eval(ev, n.args[0], sel)
+	eq := n.args[1].eval(ev, n.args[1], sel)
+	s.args = append(s.args[:0], value)
+	clear(s.choices(ev.n))
 	out := blend(ev, n, s)
 	valid := out.needValid(ev.n)
 	for w := range words(ev.n) {
-		valid[w] &^= eq.bits[w] & l.validWord(w) & r.validWord(w)
+		valid[w] &^= eq.bitWord(w) & eq.validWord(w)
 	}
 	return out
 }

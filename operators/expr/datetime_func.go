@@ -388,6 +388,9 @@ func zoneKernel(move func(z zone, us int64) int64) kernel {
 	}
 }
 
+// epoch2000 is 2000-01-01, from which PostgreSQL counts, in seconds since 1970.
+const epoch2000 = 946684800
+
 func toTimestampKernel(c *call, out *vec, a []*vec) {
 	x, r := of[float64](a[0]), grow[int64](out, c.n)
 	m := a[0].mask()
@@ -405,7 +408,7 @@ func toTimestampKernel(c *call, out *vec, a []*vec) {
 			outOfTime(c, i, fmt.Sprintf("timestamp %v", f))
 			continue
 		}
-		r[i] = int64(math.RoundToEven(f * 1e6))
+		r[i] = int64(math.RoundToEven((f-epoch2000)*1e6)) + epoch2000*secUS // as PostgreSQL rounds
 	}
 }
 

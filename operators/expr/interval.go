@@ -15,7 +15,6 @@ func init() {
 	reg("*", []kind{f8, iv}, swapArgs(scaleInterval(false)))
 	reg("/", []kind{iv, f8}, scaleInterval(true))
 	reg("unary -", []kind{iv}, negInterval)
-	register(function{name: "unary +", args: []kind{iv}, result: sameType, kernel: passKernel})
 }
 
 // intervalOf puts parts together; ok is false if one is out of its range.

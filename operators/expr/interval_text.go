@@ -152,7 +152,7 @@ func (p *scanner) units(sum *intervalSum) bool {
 		case p.peek() == '-' && frac == 0: // years-months
 			p.i++
 			m, k := p.digits()
-			if k == 0 || m > 11 {
+			if k == 0 || m > 11 || p.more() && p.peek() != ' ' {
 				return false
 			}
 			if neg {

@@ -34,7 +34,7 @@ type pattern struct {
 
 type likeItem struct {
 	r    rune
-	kind byte // 'c' the character r, '_' any one, '%' any number
+	kind byte // 'c' the character r, '_' any one, '%' any number, 'e' an escape at the end
 }
 
 // compile reads a pattern; bad says what is wrong with it.
@@ -68,8 +68,7 @@ func (p *pattern) compile(text, escape string, fold bool) {
 		}
 	}
 	if escaped {
-		p.bad = "the pattern must not end with the escape character"
-		return
+		p.add(esc, 'e', false)
 	}
 	p.simplify(fold)
 }
@@ -105,17 +104,19 @@ func (p *pattern) simplify(fold bool) {
 	}
 }
 
-func (p *pattern) match(s string, fold bool) bool {
+// match says whether s fits. An escape that ends the pattern is a mistake only where
+// s gets so far, as in PostgreSQL.
+func (p *pattern) match(s string, fold bool) (fits, mistake bool) {
 	if p.simple {
 		switch {
 		case p.head && p.tail:
-			return strings.Contains(s, p.plain)
+			return strings.Contains(s, p.plain), false
 		case p.head:
-			return strings.HasSuffix(s, p.plain)
+			return strings.HasSuffix(s, p.plain), false
 		case p.tail:
-			return strings.HasPrefix(s, p.plain)
+			return strings.HasPrefix(s, p.plain), false
 		}
-		return s == p.plain
+		return s == p.plain, false
 	}
 	// On a mismatch go back to the last % and let it take one more character.
 	i, k := 0, 0
@@ -133,12 +134,14 @@ func (p *pattern) match(s string, fold bool) bool {
 			backI, backK = i, k
 			k++
 			continue
-		case k < len(p.items) && (p.items[k].kind == '_' || p.items[k].r == r):
+		case k < len(p.items) && (p.items[k].kind == '_' || p.items[k].kind == 'c' && p.items[k].r == r):
 			i += n
 			k++
 			continue
+		case k < len(p.items) && p.items[k].kind == 'e':
+			return false, true
 		case backI < 0:
-			return false
+			return false, false
 		}
 		_, n = utf8.DecodeRuneInString(s[backI:])
 		backI += n
@@ -147,7 +150,14 @@ func (p *pattern) match(s string, fold bool) bool {
 	for k < len(p.items) && p.items[k].kind == '%' {
 		k++
 	}
-	return k == len(p.items)
+	return k == len(p.items), k < len(p.items) && p.items[k].kind == 'e' && s != "" && p.behindAny(k)
+}
+
+// behindAny says whether nothing but _ stands between item k and a % before it.
+func (p *pattern) behindAny(k int) bool {
+	for k--; k >= 0 && p.items[k].kind == '_'; k-- {
+	}
+	return k >= 0 && p.items[k].kind == '%'
 }
 
 // likeKernel keeps the pattern of the row before, compiled: it is mostly a
@@ -177,7 +187,11 @@ func likeKernel(fold, not bool) kernel {
 				c.fail(i, badArgument, "%s", p.bad)
 				continue
 			}
-			if p.match(a[0].text(i&mx), fold) != not {
+			fits, mistake := p.match(a[0].text(i&mx), fold)
+			if mistake {
+				c.fail(i, badArgument, "the pattern must not end with the escape character")
+			}
+			if fits != not {
 				b.set(i)
 			}
 		}

@@ -82,12 +82,12 @@ func (b *binder) anyOf(a *ast, x, l *node) (*node, error) {
 	}
 	n := tests[0]
 	if len(tests) > 1 {
-		join := evalOr
+		join := b.either
 		if a.all {
-			join = evalAnd
+			join = b.both
 		}
 		var err error
-		if n, err = b.join(a, join, tests...); err != nil {
+		if n, err = join(a, tests...); err != nil {
 			return nil, err
 		}
 	}

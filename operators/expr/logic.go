@@ -3,10 +3,8 @@ package expr
 // logical binds and, or, not, is, between, in.
 func (b *binder) logical(a *ast) (*node, error) {
 	switch a.op {
-	case opAnd:
-		return b.junction(a, evalAnd, a.args)
-	case opOr:
-		return b.junction(a, evalOr, a.args)
+	case opAnd, opOr:
+		return b.junction(a)
 	case opNot:
 		x, err := b.condition(a.args[0], "not")
 		if err != nil {
@@ -37,19 +35,35 @@ func (b *binder) condition(a *ast, where string) (*node, error) {
 
 type evalFunc func(ev *Evaluator, n *node, sel bitset) *vec
 
-func (b *binder) junction(a *ast, eval evalFunc, parts []*ast) (*node, error) {
+func (b *binder) junction(a *ast) (*node, error) {
 	var args []*node
-	for _, p := range parts {
+	for _, p := range a.args {
 		x, err := b.condition(p, a.text)
 		if err != nil {
 			return nil, err
 		}
 		args = append(args, x)
 	}
-	return b.add(&node{typ: tBool, pos: a.pos, end: a.end, args: args, eval: eval})
+	if a.op == opAnd {
+		return b.both(a, args...)
+	}
+	return b.either(a, args...)
 }
 
-func (b *binder) join(a *ast, eval evalFunc, args ...*node) (*node, error) {
+// both is args joined by and.
+func (b *binder) both(a *ast, args ...*node) (*node, error) {
+	return b.join(a, evalAnd, decided(args, true))
+}
+
+// either is args joined by or.
+func (b *binder) either(a *ast, args ...*node) (*node, error) {
+	return b.join(a, evalOr, decided(args, false))
+}
+
+func (b *binder) join(a *ast, eval evalFunc, args []*node) (*node, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
 	return b.add(&node{typ: tBool, pos: a.pos, end: a.end, args: args, eval: eval})
 }
 
@@ -151,13 +165,13 @@ func (b *binder) between(a *ast) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		return b.join(a, evalAnd, l, h)
+		return b.both(a, l, h)
 	}
 	n, err := pair(x[1], x[2])
 	if err == nil && a.text == "symmetric" {
 		var m *node
 		if m, err = pair(x[2], x[1]); err == nil {
-			n, err = b.join(a, evalOr, n, m)
+			n, err = b.either(a, n, m)
 		}
 	}
 	if err == nil && a.not {
@@ -196,7 +210,7 @@ func (b *binder) in(a *ast) (*node, error) {
 	}
 	n := tests[0]
 	if len(tests) > 1 {
-		if n, err = b.join(a, evalOr, tests...); err != nil {
+		if n, err = b.either(a, tests...); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -211,8 +212,8 @@ func appendFloat(dst []byte, x float64, bits int) []byte {
 		most = 6
 	}
 	start := len(dst)
-	dst = strconv.AppendFloat(dst, x, 'e', -1, bits)
-	e := strings.LastIndexByte(string(dst[start:]), 'e')
+	dst = appendShortest(dst, x, bits)
+	e := bytes.LastIndexByte(dst[start:], 'e')
 	exp, _ := strconv.Atoi(string(dst[start+e+1:]))
 	if exp >= -4 && exp < most {
 		return strconv.AppendFloat(dst[:start], x, 'f', -1, bits)

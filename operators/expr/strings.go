@@ -20,7 +20,7 @@ func init() {
 	text("||", concatTwo, s, s)
 	register(function{name: "||", args: []kind{kBinary, kBinary}, ret: kBinary, kernel: concatTwo})
 	for k := kBool; k <= kUUID; k++ {
-		if k != kString && k != kBinary {
+		if k != kString {
 			register(function{name: "||", args: []kind{s, k}, result: textResult, kernel: concatAny},
 				function{name: "||", args: []kind{k, s}, result: textResult, kernel: concatAny})
 		}
@@ -308,6 +308,9 @@ func edgeKernel(left bool) kernel {
 			if k < 0 || !left {
 				total = int64(runes(s))
 			}
+			if k == math.MinInt32 && !left {
+				return append(dst, s...) // PostgreSQL's -n overflows, and so all stays
+			}
 			if k < 0 {
 				k = max(0, total+k)
 			}
@@ -384,7 +387,7 @@ func translateKernel(c *call, out *vec, a []*vec) {
 const maxText = 16 << 20
 
 func tooLarge(c *call, i int, size int64) {
-	c.fail(i, badArgument, "the text would have %d bytes, at most %d are allowed", size, maxText)
+	c.fail(i, badRange, "the text would have %d bytes, at most %d are allowed", size, maxText)
 }
 
 func repeatKernel(c *call, out *vec, a []*vec) {
@@ -479,8 +482,12 @@ func chrKernel(c *call, out *vec, a []*vec) {
 	m := a[0].mask()
 	eachValue(c, out, func(dst []byte, i int) []byte {
 		r := x[i&m]
-		if r <= 0 || !utf8.ValidRune(r) {
+		if r < 0 {
 			c.fail(i, badArgument, "%d is no character", r)
+			return dst
+		}
+		if r == 0 || !utf8.ValidRune(r) {
+			c.fail(i, badRange, "%d is no character", r)
 			return dst
 		}
 		return utf8.AppendRune(dst, r)

@@ -1,0 +1,177 @@
+package expressions
+
+import (
+	"math/big"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"frazil/operators/expr/exprtest"
+)
+
+// difference is a part on whose operands both sides agree and on whose value they
+// do not.
+type difference struct {
+	part         *exprtest.Tree
+	theirs, ours answer
+	// theirType is PostgreSQL's name of the type, ourType the same with modifiers.
+	theirType, ourType string
+	// refusedPart: a part is refused here and fails there.
+	refusedPart bool
+	// operands are the answers for the operands here.
+	operands []answer
+}
+
+// rules are the differences on purpose, as docs/differences.md lists them, each as
+// what must hold of a part for it to be one.
+var rules = []struct {
+	name  string
+	holds func(d *difference) bool
+}{
+	{"the places of a numeric depend on types", func(d *difference) bool {
+		return d.values() && d.theirType == "numeric" && compareNumbers(d.theirs.text, d.ours.text) == 0
+	}},
+	{"quotients and casts to numeric have 16 places", func(d *difference) bool {
+		return d.values() && d.theirType == "numeric" && inexact[d.part.Name] && closeNumbers(d.theirs.text, d.ours.text)
+	}},
+	{"a decimal has at most 38 digits", func(d *difference) bool {
+		if d.ours.reason == refused {
+			return d.theirs.reason != refused && strings.Contains(d.ours.detail, "38")
+		}
+		return d.ours.reason == "out_of_range" && d.theirs.reason == "" && d.theirType == "numeric" && tooLong(d.theirs.text, d.ourType)
+	}},
+	{"extract of a field that the type does not have is refused", func(d *difference) bool {
+		return d.ours.reason == refused && strings.Contains(d.ours.detail, "has no field")
+	}},
+	{"a null operand of like makes a null before the escape is looked at", func(d *difference) bool {
+		return d.theirs.state == "22025" && d.ours.null && d.part.Name == "like" || d.theirs.state == "22025" && d.ours.null && d.part.Name == "ilike"
+	}},
+	{"a decimal has no NaN and no infinity", func(d *difference) bool {
+		return d.theirType == "numeric" && (d.theirs.text == "NaN" || strings.HasSuffix(d.theirs.text, "Infinity")) && (d.ours.reason == "out_of_range" || d.ours.reason == refused)
+	}},
+	{"dates and times are read in ISO 8601", func(d *difference) bool {
+		return d.cast() && notISO(d.ours.detail) && (d.theirs.reason == "" || d.ours.reason == "invalid_cast")
+	}},
+	{"which of two failures is told", func(d *difference) bool {
+		return d.theirs.reason != "" && d.failing(d.theirs.reason) && d.failing(d.ours.reason)
+	}},
+	{"constants that fail are refused before anything runs", func(d *difference) bool {
+		return d.ours.reason == refused && d.refusedPart
+	}},
+	{"times are finite", func(d *difference) bool {
+		return d.ours.reason != "" && d.theirs.reason == "" && strings.HasSuffix(d.theirs.text, "infinity")
+	}},
+	{"there are fewer types, so that a literal is not ambiguous", func(d *difference) bool {
+		return d.theirs.state == "42725" && d.part.Name == "trunc" && d.ours.reason == ""
+	}},
+	{"zones have names, no rules of their own", func(d *difference) bool {
+		return d.theirs.reason == "" && d.ours.reason == "invalid_argument" && strings.Contains(d.ours.detail, "unknown time zone")
+	}},
+	{"the last digits of transcendental functions", func(d *difference) bool {
+		return d.values() && transcendental[d.part.Name] && (d.theirType == "double precision" || d.theirType == "real") && closeFloats(d.theirs.text, d.ours.text)
+	}},
+}
+
+// inexact are the functions with numeric results that have as many places as the
+// types say.
+var inexact = map[string]bool{"/": true, "cast": true}
+
+var transcendental = map[string]bool{}
+
+// rule names the rule that holds; "" for a fault.
+func (d *difference) rule() string {
+	for _, r := range rules {
+		if r.holds(d) {
+			return r.name
+		}
+	}
+	return ""
+}
+
+// values says whether both sides have one.
+func (d *difference) values() bool {
+	return d.theirs.reason == "" && d.ours.reason == "" && !d.theirs.null && !d.ours.null
+}
+
+// cast says whether the part is a cast or a literal of a type.
+func (d *difference) cast() bool { return d.part.Name == "cast" || len(d.part.Args) == 0 }
+
+// failing says whether an operand fails so.
+func (d *difference) failing(reason string) bool {
+	return slices.ContainsFunc(d.operands, func(a answer) bool { return a.reason == reason })
+}
+
+var (
+	unread = regexp.MustCompile(`(?:invalid input for )?(date|time|timestamp|timestamptz|interval)(?: out of range)?: "(.*?)"(?:$|: )`)
+	iso    = map[string]*regexp.Regexp{
+		"date": regexp.MustCompile(`^ *\d{4}-\d\d-\d\d *$`), "time": regexp.MustCompile(`^ *\d\d:\d\d(:\d\d(\.\d+)?)? *$`),
+		"interval": regexp.MustCompile(`^[-+ .:@\w]*$`),
+	}
+	isoMoment = regexp.MustCompile(`^ *\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)? *([+-]\d\d(:\d\d)?|Z)? *$`)
+)
+
+// notISO says whether a message tells of a text that is not of the forms that are read.
+func notISO(detail string) bool {
+	m := unread.FindStringSubmatch(detail)
+	if m == nil {
+		return false
+	}
+	form := iso[m[1]]
+	if form == nil {
+		form = isoMoment
+	}
+	return !form.MatchString(m[2])
+}
+
+func compareNumbers(a, b string) int {
+	x, ok := new(big.Rat).SetString(a)
+	y, ok2 := new(big.Rat).SetString(b)
+	if !ok || !ok2 {
+		return 1
+	}
+	return x.Cmp(y)
+}
+
+// closeNumbers says whether numbers differ by at most one in the last place that both
+// have, and that is the sixteenth at least or the sixteenth digit.
+func closeNumbers(a, b string) bool {
+	x, ok := new(big.Rat).SetString(a)
+	y, ok2 := new(big.Rat).SetString(b)
+	if !ok || !ok2 {
+		return false
+	}
+	_, fa, _ := strings.Cut(a, ".")
+	_, fb, _ := strings.Cut(b, ".")
+	places := min(len(fa), len(fb))
+	unit := new(big.Rat).SetFrac(big.NewInt(1), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil))
+	return x.Sub(x, y).Abs(x).Cmp(unit) <= 0 && (places >= 16 || digits(a) >= 16)
+}
+
+func digits(s string) (n int) {
+	s = strings.TrimLeft(s, "-0.")
+	for _, c := range s {
+		if c >= '0' && c <= '9' {
+			n++
+		}
+	}
+	return n
+}
+
+// tooLong says whether a number needs more digits than the decimal type has.
+func tooLong(number, sql string) bool {
+	whole, _, _ := strings.Cut(strings.TrimLeft(number, "-0"), ".")
+	_, rest, _ := strings.Cut(sql, ",")
+	scale, err := strconv.Atoi(strings.TrimSuffix(rest, ")"))
+	return err != nil || len(whole)+scale > 38
+}
+
+func closeFloats(a, b string) bool {
+	x, err := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	if err != nil || err2 != nil {
+		return false
+	}
+	d := x - y
+	return max(d, -d) <= 1e-14*max(x, -x)
+}
