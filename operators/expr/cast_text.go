@@ -56,7 +56,7 @@ func init() {
 		us, bad := parseTimestamp(s, true)
 		return t.roundTime(us), bad
 	}))
-	registerCast(kString, kInterval, explicitCast, true, textTo(func(_ typ, s string) (interval, *dataflow.Bad) { return parseInterval(s) }))
+	registerCast(kString, kInterval, explicitCast, true, textTo(func(t typ, s string) (interval, *dataflow.Bad) { return parseIntervalAs(s, t) }))
 	registerCast(kString, kUUID, explicitCast, true, textTo(func(_ typ, s string) (uuid16, *dataflow.Bad) { return parseUUID(s) }))
 	registerCast(kString, kBinary, explicitCast, true, castTextBinary)
 }

@@ -84,7 +84,10 @@ func (a *intervalSum) interval() (interval, bool) {
 
 // parseInterval reads PostgreSQL's form (1 year 2 mons 3 days 04:05:06), with
 // units spelled in their usual ways, and ISO 8601's (P1Y2M3DT4H5M6S).
-func parseInterval(s string) (interval, *dataflow.Bad) {
+func parseInterval(s string) (interval, *dataflow.Bad) { return parseIntervalAs(s, typ{k: kInterval}) }
+
+// parseIntervalAs reads the text of an interval with the fields of t.
+func parseIntervalAs(s string, t typ) (interval, *dataflow.Bad) {
 	p := &scanner{s: trimSpace(s)}
 	var sum intervalSum
 	ok := false
@@ -92,7 +95,7 @@ func parseInterval(s string) (interval, *dataflow.Bad) {
 		ok = p.isoInterval(&sum)
 	} else {
 		p.accept("@")
-		ok = p.units(&sum)
+		ok = p.units(&sum, t)
 	}
 	if !ok {
 		return interval{}, notA("interval", s)
@@ -101,10 +104,10 @@ func parseInterval(s string) (interval, *dataflow.Bad) {
 	if !fits {
 		return v, badf(badRange, "interval out of range: "+strconv.Quote(s))
 	}
-	return v, nil
+	return t.cutInterval(v), nil
 }
 
-// number reads [+-]digits[.digits]; the fraction has the sign of the number.
+// signedNumber reads [+-]digits[.digits]; the fraction has the sign of the number.
 func (p *scanner) signedNumber() (whole int64, frac float64, signed, ok bool) {
 	neg := false
 	if p.peek() == '-' || p.peek() == '+' {
@@ -129,7 +132,7 @@ func (p *scanner) signedNumber() (whole int64, frac float64, signed, ok bool) {
 	return whole, frac, signed || neg, n > 0
 }
 
-func (p *scanner) units(sum *intervalSum) bool {
+func (p *scanner) units(sum *intervalSum, t typ) bool {
 	n := 0
 	for p.space(); p.more(); p.space() {
 		mark := p.i
@@ -146,7 +149,7 @@ func (p *scanner) units(sum *intervalSum) bool {
 		switch {
 		case p.peek() == ':':
 			p.i = mark
-			if !p.clock(sum, neg) {
+			if !p.clock(sum, neg, t.p == fieldMinuteSecond) {
 				return false
 			}
 		case p.peek() == '-' && frac == 0: // years-months
@@ -168,7 +171,7 @@ func (p *scanner) units(sum *intervalSum) bool {
 			case w == "" && p.more():
 				u = intervalUnit{days: 1} // 1 2:03 is a day and a time
 			case w == "":
-				u = intervalUnit{us: secUS}
+				u = t.bareUnit()
 			default:
 				return false
 			}
@@ -178,8 +181,8 @@ func (p *scanner) units(sum *intervalSum) bool {
 	return n > 0
 }
 
-// clock reads [-]H:M[:S[.f]].
-func (p *scanner) clock(sum *intervalSum, neg bool) bool {
+// clock reads [-]H:M[:S[.f]], or [-]M:S[.f] if a text of two parts means that.
+func (p *scanner) clock(sum *intervalSum, neg, short bool) bool {
 	p.accept("+-")
 	h, _ := p.digits()
 	p.i++
@@ -188,7 +191,12 @@ func (p *scanner) clock(sum *intervalSum, neg bool) bool {
 		return false
 	}
 	var sec, us int64
-	if p.accept(":") {
+	if short && p.peek() != ':' {
+		h, m, sec = 0, h, m
+		if p.accept(".") {
+			us = p.fraction()
+		}
+	} else if p.accept(":") {
 		if sec, n = p.digits(); n == 0 || sec > 60 {
 			return false
 		}

@@ -253,6 +253,8 @@ func (p *parser) range_() (*ast, error) {
 		r, err = p.like(pos, a, "like")
 	case p.word("ilike"):
 		r, err = p.like(pos, a, "ilike")
+	case p.word("overlaps"):
+		r, err = p.overlaps(pos, a)
 	case p.word("similar", "to"):
 		r, err = p.similar(pos, a)
 	default:

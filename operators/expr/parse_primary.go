@@ -82,6 +82,11 @@ func (p *parser) typedLiteral(t token) (*ast, bool, error) {
 		return nil, false, nil
 	}
 	s := p.take()
+	if typ.k == kInterval && typ.p == 0 {
+		if err := p.intervalFieldsOf(&typ); err != nil {
+			return nil, false, err
+		}
+	}
 	a := p.node(opTyped, t.pos, s.text)
 	a.typ = typ
 	return a, true, nil

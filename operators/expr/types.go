@@ -87,7 +87,7 @@ func (t typ) String() string {
 	case kUnknown:
 		return "unknown"
 	case kInterval:
-		return "interval"
+		return "interval" + t.fieldWords()
 	case kAny:
 		return "any"
 	case kTexts:
@@ -302,6 +302,11 @@ func (p *parser) typeName() (typ, error) {
 	}
 	if err := p.typeModifier(t.pos, name, &out); err != nil {
 		return typ{}, err
+	}
+	if out.k == kInterval {
+		if err := p.intervalFieldsOf(&out); err != nil {
+			return typ{}, err
+		}
 	}
 	if out.k == kTimestamp || out.k == kTime {
 		switch {
