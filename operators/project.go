@@ -371,15 +371,7 @@ func (p *project) compute(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 
 // withoutFailed returns made without the rows in p.errs.
 func (p *project) withoutFailed(made arrow.RecordBatch) (arrow.RecordBatch, error) {
-	p.rows = p.rows[:0]
-	next := 0
-	for i := range int32(made.NumRows()) {
-		if next < len(p.errs) && p.errs[next].Row == int(i) {
-			next++
-			continue
-		}
-		p.rows = append(p.rows, i)
-	}
+	p.rows = statelessRest(p.rows[:0], made.NumRows(), p.errs)
 	return dataflow.TakeBatch(p.env.Alloc, made, p.rows)
 }
 

@@ -42,6 +42,18 @@ func oneErrorEach(errs []expr.RowError) []expr.RowError {
 	return slices.CompactFunc(errs, func(x, y expr.RowError) bool { return x.Row == y.Row })
 }
 
+// statelessRest appends to rows those of n that errs, in order, do not name.
+func statelessRest(rows []int32, n int64, errs []expr.RowError) []int32 {
+	for i := range int32(n) {
+		if len(errs) > 0 && errs[0].Row == int(i) {
+			errs = errs[1:]
+			continue
+		}
+		rows = append(rows, i)
+	}
+	return rows
+}
+
 // statelessTake returns the given rows of b as a batch that the caller owns: b
 // itself if those are all.
 func statelessTake(env *dataflow.Env, b arrow.RecordBatch, rows []int32) (arrow.RecordBatch, error) {
