@@ -277,6 +277,9 @@ func (b *binder) apply(a *ast, name string, args []*node) (*node, error) {
 		to := typ{k: f.arg(f.as, i)}
 		switch to.k {
 		case kAny:
+			if x.typ.k == kNested && f.ret != kJSON {
+				return nil, errAt(x.pos, "%s does not take values of type %s", name, x.typ)
+			}
 			to = x.typ
 			if x.unknown {
 				to = tString

@@ -2,6 +2,8 @@ package expr
 
 import (
 	"math"
+
+	"frazil/dataflow"
 )
 
 func init() {
@@ -85,6 +87,9 @@ func (w jsonValue) orNull(dst []byte, v *vec, i int) []byte {
 // jsonValueOf writes values of t as to_jsonb does: numbers and booleans as they are, times
 // in ISO 8601, what else as a string.
 func jsonValueOf(t typ, v *vec) jsonValue {
+	if t.k == kNested { // in spite of the constant null, which has no array
+		return func(dst []byte, i int) []byte { return dataflow.AppendJSON(dst, v.arr, i) }
+	}
 	text := textOf(t, v)
 	switch t.k {
 	case kBool, kInt16, kInt32, kInt64, kDecimal, kJSON:

@@ -293,6 +293,16 @@ func (p *parser) typeName() (typ, error) {
 	case name == "character" && p.word("varying"):
 		name = "varchar"
 	}
+	if name == "list" && p.op("<") { // the language's own spelling
+		e, err := p.typeName()
+		if err != nil {
+			return typ{}, err
+		}
+		if e.k >= kList {
+			return typ{}, errAt(t.pos, "lists of lists are not supported here")
+		}
+		return listOf(e), p.needOp(">")
+	}
 	out, ok := typeWords[name]
 	if !ok {
 		if hint := unsupportedTypes[name]; hint != "" {
