@@ -169,6 +169,9 @@ func (ev *Evaluator) Eval(b arrow.RecordBatch) (arrow.Array, []RowError, error) 
 		return a, nil, nil
 	}
 	v := root.eval(ev, root, nil)
+	if root.typ.k == kInterval {
+		ev.checkNano(v, root)
+	}
 	if len(ev.errs) > 0 {
 		v = ev.spoil(v, root)
 	}

@@ -26,7 +26,7 @@ func extractType(args []*node) (typ, error) {
 		return typ{}, errors.New("extract needs a constant field")
 	}
 	unit := dateUnit(args[0].konst.text(0))
-	if _, err := partOf(unit, args[1].typ.k, 0, interval{}); err == errUnit && !(unit == "julian" && args[1].typ.k != kInterval) {
+	if _, err := partOf(unit, args[1].typ.k, 0, interval{}); err == errUnit {
 		return typ{}, fmt.Errorf("%s has no field %q", args[1].typ, unit)
 	}
 	switch unit {
@@ -40,9 +40,10 @@ func extractType(args []*node) (typ, error) {
 	return decimalType(20, 0), nil
 }
 
-// part is a field's value: n / 10^scale, or infinite with the sign of n.
+// part is a field's value: n / 10^scale, or infinite with the sign of n. Of a
+// Julian day rest is the time of the day in microseconds.
 type part struct {
-	n        int64
+	n, rest  int64
 	scale    int32
 	infinite bool
 }
@@ -66,7 +67,10 @@ func partOf(unit string, k kind, x int64, iv interval) (part, error) {
 		}
 		return part{}, errUnit
 	}
-	if p, err := datePart(unit, floorDiv(x, dayUS)); err == nil && unit != "julian" {
+	if p, err := datePart(unit, floorDiv(x, dayUS)); err == nil {
+		if unit == "julian" {
+			p.rest = floorMod(x, dayUS)
+		}
 		return p, nil
 	}
 	switch unit {
@@ -234,7 +238,7 @@ func extractKernel(c *call, out *vec, a []*vec) {
 	r := grow[dec](out, c.n)
 	clear(r)
 	to := c.node.typ.s
-	if unit := dateUnit(a[0].text(0)); unit == "julian" && c.node.args[1].typ.k >= kTimestamp {
+	if unit := dateUnit(a[0].text(0)); unit == "julian" && c.node.args[1].typ.k != kDate {
 		extractJulian(c, r, a[1])
 		return
 	}
@@ -253,12 +257,6 @@ func extractKernel(c *call, out *vec, a []*vec) {
 
 // extractJulian gives the Julian day with its fraction.
 func extractJulian(c *call, r []dec, a *vec) {
-	if c.node.args[1].typ.k == kInterval {
-		for i := range r {
-			c.fail(i, badArgument, "interval has no field \"julian\"")
-		}
-		return
-	}
 	x, m := of[int64](a), a.mask()
 	for i := range r {
 		us := x[i&m]
@@ -283,7 +281,7 @@ func datePartKernel(c *call, out *vec, a []*vec) {
 			}
 			return
 		}
-		r[i] = decOf(p.n).float(p.scale)
+		r[i] = decOf(p.n).float(p.scale) + float64(p.rest)/float64(dayUS)
 	})
 }
 

@@ -114,6 +114,7 @@ func (p *scanner) signedNumber() (whole int64, frac float64, signed, ok bool) {
 		neg = p.peek() == '-'
 		signed = true
 		p.i++
+		p.space()
 	}
 	whole, n := p.digits()
 	start := p.i
@@ -134,6 +135,7 @@ func (p *scanner) signedNumber() (whole int64, frac float64, signed, ok bool) {
 
 func (p *scanner) units(sum *intervalSum, t typ) bool {
 	n := 0
+	var seen unitSet
 	for p.space(); p.more(); p.space() {
 		mark := p.i
 		if strings.EqualFold(p.s[p.i:], "ago") && n > 0 {
@@ -149,13 +151,14 @@ func (p *scanner) units(sum *intervalSum, t typ) bool {
 		switch {
 		case p.peek() == ':':
 			p.i = mark
-			if !p.clock(sum, neg, t.p == fieldMinuteSecond) {
+			if !seen.add(intervalUnit{us: hourUS}, 0) || !seen.add(intervalUnit{us: minUS}, 0) || !seen.add(intervalUnit{us: secUS}, 0) ||
+				!p.clock(sum, neg, t.p == fieldMinuteSecond) {
 				return false
 			}
 		case p.peek() == '-' && frac == 0: // years-months
 			p.i++
 			m, k := p.digits()
-			if k == 0 || m > 11 || p.more() && p.peek() != ' ' {
+			if k == 0 || m > 11 || p.more() && p.peek() != ' ' || !seen.add(intervalUnit{months: 1}, 0) {
 				return false
 			}
 			if neg {
@@ -163,16 +166,8 @@ func (p *scanner) units(sum *intervalSum, t typ) bool {
 			}
 			sum.months += float64(whole)*12 + float64(m)
 		default:
-			p.space()
-			w := p.word()
-			u, ok := unitNamed(w)
-			switch {
-			case ok:
-			case w == "" && p.more():
-				u = intervalUnit{days: 1} // 1 2:03 is a day and a time
-			case w == "":
-				u = t.bareUnit()
-			default:
+			u, ok := p.unit(t)
+			if !ok || !seen.add(u, frac) {
 				return false
 			}
 			sum.add(whole, frac, u)
@@ -181,9 +176,59 @@ func (p *scanner) units(sum *intervalSum, t typ) bool {
 	return n > 0
 }
 
+// unit reads what stands behind a number. Without a word it is a day if a time
+// or hours follow, else the smallest field of t.
+func (p *scanner) unit(t typ) (intervalUnit, bool) {
+	apart := p.space()
+	if w := p.word(); w != "" {
+		return unitNamed(w)
+	}
+	if !p.more() {
+		return t.bareUnit(), true
+	}
+	if !apart {
+		return intervalUnit{}, false
+	}
+	mark := p.i
+	defer func() { p.i = mark }()
+	if _, _, _, ok := p.signedNumber(); !ok {
+		return intervalUnit{}, false
+	}
+	if p.peek() == ':' {
+		return intervalUnit{days: 1}, true
+	}
+	p.space()
+	u, ok := unitNamed(p.word())
+	if !p.more() && !ok {
+		u = t.bareUnit()
+	}
+	return intervalUnit{days: 1}, u.us == hourUS
+}
+
+// unitSet are the units that an interval has had: each may come once.
+type unitSet uint16
+
+func (s *unitSet) add(u intervalUnit, frac float64) bool {
+	var bit unitSet
+	for i, known := range []intervalUnit{{us: 1}, {us: 1000}, {us: secUS}, {us: minUS}, {us: hourUS}, {days: 1}, {days: 7}, {months: 1}, {months: 12}, {months: 120}, {months: 1200}, {months: 12000}} {
+		if u == known {
+			bit = 1 << i
+		}
+	}
+	if u.us == secUS && frac != 0 { // a second with a fraction has its smaller ones
+		bit = 7
+	}
+	if *s&bit != 0 {
+		return false
+	}
+	*s |= bit
+	return true
+}
+
 // clock reads [-]H:M[:S[.f]], or [-]M:S[.f] if a text of two parts means that.
 func (p *scanner) clock(sum *intervalSum, neg, short bool) bool {
 	p.accept("+-")
+	p.space()
 	h, _ := p.digits()
 	p.i++
 	m, n := p.digits()
@@ -216,8 +261,32 @@ func (p *scanner) clock(sum *intervalSum, neg, short bool) bool {
 	return true
 }
 
+// isoDate reads years-months-days.
+func (p *scanner) isoDate(sum *intervalSum) bool {
+	y, n := p.digits()
+	if n == 0 || !p.accept("-") {
+		return false
+	}
+	m, n := p.digits()
+	if n == 0 || !p.accept("-") {
+		return false
+	}
+	d, n := p.digits()
+	if n == 0 {
+		return false
+	}
+	sum.months += float64(y)*12 + float64(m)
+	sum.days += float64(d)
+	return true
+}
+
 func (p *scanner) isoInterval(sum *intervalSum) bool {
 	p.i++
+	if mark := p.i; !p.isoDate(sum) {
+		p.i = mark
+	} else if !p.more() || p.accept("T") {
+		return !p.more() || p.clock(sum, false, false) && !p.more()
+	}
 	inTime, n := false, 0
 	for p.more() {
 		if p.accept("T") {

@@ -76,7 +76,7 @@ func makeTimestampKernel(c *call, out *vec, a []*vec) {
 		t := days*dayUS + us
 		if len(a) > 6 {
 			name := a[6].text(i & a[6].mask())
-			z, ok := zoneNamed(name)
+			z, ok := zoneWritten(name)
 			if !ok {
 				c.fail(i, badArgument, "unknown time zone %q", name)
 				continue
@@ -88,6 +88,16 @@ func makeTimestampKernel(c *call, out *vec, a []*vec) {
 			outOfTime(c, i, "timestamp")
 		}
 	}
+}
+
+// zoneWritten finds a zone by name or offset, where + is east of UTC.
+func zoneWritten(name string) (zone, bool) {
+	if name != "" && (name[0] == '+' || name[0] == '-') {
+		p := &scanner{s: name}
+		off, ok := p.offset()
+		return zone{offset: off}, ok && !p.more()
+	}
+	return zoneNamed(name)
 }
 
 // dayNumber is the day of a date, whose years before 1 are negative; there is no
