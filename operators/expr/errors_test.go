@@ -22,7 +22,7 @@ var errorTexts = []string{
 	"price::decimal(2,3)", "price::date", "1/0", "9223372036854775808::bigint", "'x'::int", "99999999999999999999999999999999999999999",
 	"price in ()", "price in (1, 'x')", "price between 1", "price is 5", "a < b < c", "1 < 2 < 3", "now()", "current_timestamp",
 	"sum(price)", "count(*)", "'unclosed", "\"unclosed", "/* open", "price ? 1", "price ~ 'x'", "price[1]", "array[array[1]]", "array[]", "array[1, 'x']", "1 = any(2)", "price = all(array['x'])", "array_append(price, 1)",
-	"price.x", "select", "price # 1", "1a", "price as x", "x'1'", "extract(year ts)", "extract(foo from ts)",
+	"price.x", "select", "price ## 1", "1a", "price as x", "x'1'", "extract(year ts)", "extract(foo from ts)",
 	"channel similar to 'a' escape 'xy'", "concat(price", "cast(price int)", "amount * amount * 0.00000000000000000000000000000000000001",
 	"price = 1 or", "substring(channel from '(a.c')", "channel ~ '(?=a)b'", "channel ~ '(a)\\1'", "date '2024-02-30'", "interval 'x'", "uuid '1'", "price over (x)",
 	"lpad(channel, 'x', 'y')", "e'\\u12'", "price > 1;", "upper('x', null, 3)", "agg price", "agg sum(channel)", "agg sum(*)", "agg median(price)",

@@ -406,7 +406,14 @@ func (p *parser) zone() (*ast, error) {
 
 func (p *parser) unary() (*ast, error) {
 	t := p.peek()
-	if t.kind != tokOp || t.text != "-" && t.text != "+" && t.text != "@" && t.text != "~" {
+	operand := p.unary
+	switch {
+	case t.kind != tokOp:
+		return p.postfix()
+	case t.text == "-" || t.text == "+":
+	case t.text == "@" || t.text == "~" || t.text == "|/" || t.text == "||/":
+		operand = p.additive // as in PostgreSQL, they bind less than arithmetic
+	default:
 		return p.postfix()
 	}
 	p.i++
@@ -415,7 +422,7 @@ func (p *parser) unary() (*ast, error) {
 	if p.depth > maxDepth {
 		return nil, errAt(t.pos, "the expression is nested too deeply: at most %d levels", maxDepth)
 	}
-	a, err := p.unary()
+	a, err := operand()
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func TestBadRegularExpressions(t *testing.T) {
 		"a{3,2}":               "invalid repetition count(s)",
 		"a{256}":               "invalid repetition count(s)",
 		"a**":                  "quantifier operand invalid",
-		"(?i:a)":              "invalid embedded option",
+		"(?i:a)":               "invalid embedded option",
 		"(?<n>a)":              "quantifier operand invalid",
 		"[b-a]":                "invalid character range",
 		"[[:foo:]]":            "invalid character class",
