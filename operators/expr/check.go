@@ -161,8 +161,9 @@ func (b *binder) bind(a *ast) (*node, error) {
 		return nil, errAt(a.pos, "a row of values can be compared, and tested for null, with another one; it is no value itself")
 	case opCast:
 		if x := a.args[0]; x.op == opNumber && (a.typ.k == kFloat32 || a.typ.k == kFloat64) {
-			// Not by way of a decimal, which does not hold 1e300.
-			return b.convert(&node{typ: tUnknown, pos: x.pos, end: x.end, unknown: true, text: x.text}, a.typ, explicitCast)
+			if _, _, bad := parseDecimal(x.text); bad != nil { // as 1e300
+				return b.convert(&node{typ: tUnknown, pos: x.pos, end: x.end, unknown: true, text: x.text}, a.typ, explicitCast)
+			}
 		}
 		x, err := b.bind(a.args[0])
 		if err != nil {
