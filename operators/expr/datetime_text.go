@@ -90,69 +90,104 @@ const isoHint = ": expected ISO 8601, as 2024-01-31 or 2024-01-31 12:30:00+00"
 // parseMoment reads a date, a date with a time, or, with timeOnly, a time.
 func parseMoment(what, s string, timeOnly bool) (moment, *dataflow.Bad) {
 	var m moment
-	wrong := func() (moment, *dataflow.Bad) {
-		b := notA(what, s)
-		if !timeOnly {
-			b.Detail += isoHint
-		}
-		return m, b
-	}
 	p := &scanner{s: trimSpace(s)}
 	lower := strings.ToLower(p.s)
-	if lower == "epoch" && !timeOnly {
+	sign, infinite := infinityNamed(lower)
+	switch {
+	case lower == "epoch" && !timeOnly, lower == "allballs" && timeOnly:
 		return m, nil
-	}
-	if sign, ok := infinityNamed(lower); ok && !timeOnly {
+	case infinite && !timeOnly:
 		m.infinite = sign
 		return m, nil
 	}
+	ok, inRange := p.moment(&m, timeOnly)
+	if ok && inRange && m.zone != "" {
+		if _, known := zoneNamed(m.zone); !known && strings.Contains(m.zone, "/") {
+			return m, badf(badArgument, "unknown time zone "+strconv.Quote(m.zone))
+		} else if !known {
+			ok = false
+		}
+	}
+	switch {
+	case ok && inRange:
+		return m, nil
+	case !ok && clockWord(lower):
+		return m, badf(badCast, "the "+what+" "+strconv.Quote(s)+" reads the clock: a value depends on its row alone")
+	case ok, !timeOnly && p.outOfRange():
+		return m, badf(badRange, what+" out of range: "+strconv.Quote(s))
+	}
+	bad := notA(what, s)
 	if !timeOnly {
-		ok, inRange := p.date(&m)
-		if !ok {
-			return wrong()
-		}
-		if !inRange {
-			return m, badf(badRange, "date out of range: "+strconv.Quote(s))
-		}
-		sep := p.space()
-		if !sep {
-			sep = p.accept("Tt")
-		}
-		if !p.more() {
-			return m, nil
-		}
-		if !sep || !digit(p.peek()) {
-			if ok := p.tail(&m); !ok {
-				return wrong()
-			}
-			return m, nil
-		}
+		bad.Detail += isoHint
 	}
-	ok, inRange := p.time(&m)
-	if ok && inRange {
-		ok = p.tail(&m)
-	}
-	if !ok {
-		return wrong()
-	}
-	if !inRange {
-		return m, badf(badRange, "time out of range: "+strconv.Quote(s))
-	}
-	return m, nil
+	return m, bad
 }
 
-// date reads Y-M-D or YYYYMMDD.
+// moment reads a whole text. The first result is false if it is none, the second if it names
+// a date or time that does not exist.
+func (p *scanner) moment(m *moment, timeOnly bool) (ok, inRange bool) {
+	if timeOnly {
+		p.dateBefore()
+		return p.timeAndTail(m)
+	}
+	if ok, inRange = p.date(m); !ok {
+		*m, p.i = moment{}, 0
+		return p.words(m)
+	}
+	if !inRange {
+		return true, false
+	}
+	apart := p.space() || p.accept("Tt")
+	switch {
+	case !p.more():
+		return true, true
+	case apart && digit(p.peek()):
+		return p.timeAndTail(m)
+	}
+	return p.tail(m), true
+}
+
+func (p *scanner) timeAndTail(m *moment) (ok, inRange bool) {
+	if ok, inRange = p.time(m); ok && inRange {
+		ok = p.tail(m)
+	}
+	return ok, inRange
+}
+
+// dateBefore skips a date in front of a time, which only says when an offset holds, and a T.
+func (p *scanner) dateBefore() {
+	var m moment
+	mark := p.i
+	if ok, _ := p.date(&m); ok && p.space() && digit(p.peek()) {
+		return
+	}
+	p.i = mark
+	if p.accept("Tt") && !digit(p.peek()) {
+		p.i = mark
+	}
+}
+
+// date reads Y-M-D, YYYYMMDD, the day of a year as YYYY-DDD, or a Julian day as J2451187.
 func (p *scanner) date(m *moment) (ok, inRange bool) {
+	if p.accept("Jj") {
+		x, n := p.digits()
+		m.days = x - 2440588
+		return n > 0 && n < 10, m.days <= maxDate
+	}
 	y, n := p.digits()
 	var mon, day int64
 	switch sep := p.peek(); {
 	case n == 8 && sep != '-' && sep != '/':
 		y, mon, day = y/10000, y/100%100, y%100
-	case n < 3 || n > 7 || !p.accept("-/"):
+	case n < 3 || n > 7 || !p.accept("-/."):
 		return false, false
 	default:
 		var k int
-		if mon, k = p.digits(); k == 0 || k > 2 || !p.accept(string(sep)) {
+		if mon, k = p.digits(); k == 3 && n == 4 {
+			m.days = daysOf(y, 1, 1) + mon - 1
+			return true, y > 0 && mon > 0 && mon <= 366
+		}
+		if k == 0 || k > 2 || !p.accept(string(sep)) {
 			return false, false
 		}
 		if day, k = p.digits(); k == 0 || k > 2 {
@@ -249,6 +284,9 @@ func (p *scanner) zoneOf(m *moment) bool {
 		return ok
 	}
 	start := p.i
+	if c := p.peek() | 0x20; c < 'a' || c > 'z' {
+		return false
+	}
 	for p.more() && p.s[p.i] != ' ' {
 		p.i++
 	}
@@ -328,10 +366,7 @@ func parseTimestamp(s string, zoned bool) (int64, *dataflow.Bad) {
 	}
 	us := m.days*dayUS + m.us
 	if zoned && m.zone != "" {
-		z, ok := zoneNamed(m.zone)
-		if !ok {
-			return 0, badf(badArgument, "unknown time zone "+strconv.Quote(m.zone))
-		}
+		z, _ := zoneNamed(m.zone)
 		us = z.toUTC(us)
 	} else if zoned {
 		us -= m.offset * secUS
