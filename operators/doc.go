@@ -1,5 +1,5 @@
-// Package operators holds the steps between sources and sinks: cast, filter,
-// project, rename, route, union, dedup, group, over, top and window. Each registers itself with package
+// Package operators holds the steps between sources and sinks: cast, contract,
+// filter, project, rename, route, union, dedup, group, over, top and window. Each registers itself with package
 // component and is planned before anything runs; none starts a goroutine, reads a clock
 // or knows a client.
 //

@@ -28,9 +28,15 @@ func (Offset) JSONSchema() component.Object {
 	}}
 }
 
+// JSONSchema implements component.Schemer.
+func (Scalar) JSONSchema() component.Object {
+	return component.Object{"description": "A text, a number, true or false.", "type": []any{"string", "number", "boolean"}}
+}
+
 // Guards.
 var (
 	_ component.Schemer = By{}
+	_ component.Schemer = Scalar("")
 	_ component.Schemer = Width("")
 	_ component.Schemer = Offset("")
 )
