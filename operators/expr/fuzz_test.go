@@ -19,6 +19,11 @@ func FuzzCompile(f *testing.F) {
 		"price between symmetric 1 and 2", "ts + interval '1 day' at time zone 'UTC'", "price in (1, 2, null) or qty not in (3)",
 		"channel like '%a_' escape '!'", "extract(epoch from ts)", "trim(both 'x' from channel)", "E'\\x41' || e'\\n'",
 		"round(amount / 3, 2)::decimal(10,2)", "greatest(price, qty, 2.5)", "-(-9223372036854775808)", "repeat(channel, 100)",
+		"channel ~ '^(a|ab)*?[^[:alpha:]\\w]{2,3}\\y$'", "channel !~* channel", "regexp_replace(channel, '(.)(b)?', '\\2\\1', 'g')", "channel not similar to '%(x|y)_' escape '#'",
+		"substring(channel similar 'a#\"_#\"%' escape '#')", "regexp_instr(channel, 'x', 2, 1, 1, 'i', 0)", "regexp_split_to_array(channel, qty::string)",
+		"power(amount, qty) + ln(price) - |/ temp ^ 2", "~ price & 7 # 3 << qty", "width_bucket(temp, 0, 10, qty)", "factorial(qty) / gcd(price, 12)", "sind(temp) * atan2d(temp, 1)",
+		"overlay(channel placing 'x' from qty for 2)", "channel is not nfd normalized", "normalize(channel, NFKC)", "unistr(channel || '\\0041')", "format('%2$*1$s|%I|%L', qty, channel, price)",
+		"encode(sha256(channel::binary), 'base64')", "convert_from(decode(channel, 'hex'), 'utf8')", "set_bit(channel::binary, price, qty)", "quote_nullable(amount) || quote_ident(channel)",
 		"temp is distinct from null", "substring(channel from 2 for 3)", "date_trunc('day', ts, 'Europe/Berlin')", "1e37 * amount",
 	} {
 		f.Add(s)

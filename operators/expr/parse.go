@@ -189,6 +189,12 @@ func (p *parser) is() (*ast, error) {
 			switch {
 			case t.kind == tokIdent && (t.text == "null" || t.text == "true" || t.text == "false" || t.text == "unknown"):
 				a = p.node(opIs, pos, t.text, a)
+			case t.kind == tokIdent && (t.text == "normalized" || normalForms[t.text] && p.word("normalized")):
+				a = p.normalized(pos, t, a)
+				if not {
+					a = p.node(opNot, pos, "not", a)
+				}
+				continue
 			case t.kind == tokIdent && t.text == "distinct":
 				if err := p.needWord("from"); err != nil {
 					return nil, err
@@ -264,7 +270,7 @@ func (p *parser) range_() (*ast, error) {
 	if err != nil {
 		return nil, err
 	}
-	if not && (r.op == opCall || r.op == opAny) {
+	if not && (r.op == opCall || r.op == opAny || r.op == opBinary) {
 		return p.node(opNot, pos, "not", r), nil
 	}
 	r.not = not

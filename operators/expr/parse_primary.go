@@ -173,6 +173,10 @@ func (p *parser) call(name token) (*ast, error) {
 			return p.position(name.pos)
 		case "trim":
 			return p.trim(name.pos)
+		case "overlay":
+			return p.overlay(name.pos)
+		case "normalize":
+			return p.normalize(name.pos)
 		case "now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday":
 			return nil, clockError(name.pos, name.text+"()")
 		}
