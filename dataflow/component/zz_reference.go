@@ -450,6 +450,7 @@ var fieldDocs = map[string]string{
 	"frazil/sources/outbox.Cleanup.Every":                    "Every is how long to wait when there was nothing to clean up. Default: 1s.",
 	"frazil/sources/outbox.Cleanup.LockTimeout":              "LockTimeout bounds how long a transaction waits for a lock of the table; rows that are locked are left for later. MySQL knows whole seconds, at least one. Default: 100ms.",
 	"frazil/sources/outbox.Cleanup.Mode":                     "Mode is delete; mark: column is set to now(); or drop_partitions: partitions of the table are dropped whose range is past and whose rows are all committed in every target.",
+	"frazil/sources/outbox.Columns.Additional":               "Additional are more columns of the table, which are given as texts under their own names. Default: none.",
 	"frazil/sources/outbox.Columns.AggregateID":              "AggregateID is the thing; its events keep their order. Default: aggregateid.",
 	"frazil/sources/outbox.Columns.AggregateType":            "AggregateType is the kind of thing that the event is about, by which events are routed. Default: aggregatetype.",
 	"frazil/sources/outbox.Columns.CreatedAt":                "CreatedAt is a column of type timestamptz or timestamp. Default: none.",

@@ -114,6 +114,9 @@ type Columns struct {
 	Headers string `yaml:"headers"`
 	// CreatedAt is a column of type timestamptz or timestamp. Default: none.
 	CreatedAt string `yaml:"created_at"`
+	// Additional are more columns of the table, which are given as texts under their own
+	// names. Default: none.
+	Additional []string `yaml:"additional"`
 	// Sequence is a column whose numbers ascend in the order in which rows are inserted:
 	// what is polled at once is given in its order. MySQL and MariaDB: the column with
 	// AUTO_INCREMENT. Default: the id.
@@ -155,7 +158,8 @@ writers lock it come in the order of commits; others that are found by one poll 
 is one split.
 
 Columns: id, aggregate_type, aggregate_id, type (string), payload (by payload: json, string or binary; with a decode
-block the columns of that instead), headers (json) and created_at (timestamptz) where the table has them.
+block the columns of that instead), headers (json) and created_at (timestamptz) where the table has them, and
+additional ones (string).
 
 Bad records: a row whose id is null, or whose payload cannot be decoded, leaves by the port "bad".
 
@@ -382,6 +386,9 @@ func newShape(cfg Config, decoded *arrow.Schema) (*shape, error) {
 	add(c.Payload, "payload", payload, true)
 	add(c.Headers, "headers", dataflow.TypeJSON, true)
 	add(c.CreatedAt, "created_at", dataflow.TypeTimestampTZ, true)
+	for _, name := range c.Additional {
+		add(name, name, dataflow.TypeString, true)
+	}
 	meta := func(kind, name string, t arrow.DataType) {
 		if name != "" {
 			s.meta = append(s.meta, metaField{kind, arrow.Field{Name: name, Type: t, Nullable: true}})

@@ -123,6 +123,9 @@ func (o *pgOutside) columns() (out []string) {
 			out = append(out, pgx.Identifier{x[0]}.Sanitize()+" "+x[1])
 		}
 	}
+	for _, name := range c.Additional {
+		out = append(out, pgx.Identifier{name}.Sanitize()+" text")
+	}
 	return out
 }
 
