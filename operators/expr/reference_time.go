@@ -25,5 +25,4 @@ func init() {
 		"What clocks of the zone show at a timestamptz, as timestamp; or when clocks of the zone show a timestamp, as timestamptz. A time that a zone leaves out is read with the offset from before, one that comes twice as standard time.",
 		example{"timestamptz '2024-07-01 12:00+00' at time zone 'Europe/Berlin'", "2024-07-01 14:00:00"},
 		example{"timestamp '2024-07-01 12:00' at time zone 'America/New_York'", "2024-07-01 16:00:00+00"})
-	describe("date/time", "to_timestamp", "The time so many seconds after 1970 in UTC.", example{"to_timestamp(1284352323.5)", "2010-09-13 04:32:03.5+00"})
 }
