@@ -172,16 +172,10 @@ func appendBase64(dst, x []byte) ([]byte, *dataflow.Bad) {
 
 // charset says whether a name is that of LATIN1, or of UTF8.
 func charset(name string) (latin bool, bad *dataflow.Bad) {
-	switch strings.ToLower(strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' || r == ' ' {
-			return -1
+	for _, known := range [...]string{"UTF8", "UTF-8", "unicode", "LATIN1", "LATIN-1", "ISO88591", "ISO_8859_1", "ISO-8859-1"} {
+		if strings.EqualFold(name, known) {
+			return known[0] != 'U' && known[0] != 'u', nil
 		}
-		return r
-	}, name)) {
-	case "utf8", "unicode":
-		return false, nil
-	case "latin1", "iso88591":
-		return true, nil
 	}
 	return false, badf(badArgument, "unknown encoding "+quotedText(name)+": known are UTF8 and LATIN1")
 }

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -16,10 +17,11 @@ type rxDFA struct {
 	prog   *rxProg
 	cols   int // classes, and one for the end of the text
 	again  bool
-	states []rxState
-	index  map[string]int32
-	next   []int32 // state*cols+class: the state behind it and whether there was a match, or rxUnknown
+	states []rxState        // a state is where its row in next begins: number * cols
+	index  map[string]int32 // states by what they are
+	next   []int32          // at state+class what follows, see rxUnknown
 	begin  [5]int32
+	head   string // what each match begins with
 	key    []byte
 	mark   []int32 // by instruction, to visit each once
 	round  int32
@@ -31,7 +33,6 @@ type rxDFA struct {
 type rxState struct {
 	kernel []int32
 	before uint8
-	fresh  bool // nothing but the start
 }
 
 // What stands before a place.
@@ -41,10 +42,16 @@ const (
 	rxAtText       // nothing: the start of the text
 )
 
+// What follows a state is the next one, shifted by rxShift, and below it whether the
+// text so far matches and whether the next state is nothing but the start.
 const (
+	rxMatched    = 1
+	rxFresh      = 2
+	rxShift      = 2
 	rxUnknown    = -1
-	rxMostStates = 2000
 	rxDead       = 0
+	rxMostStates = 2000
+	rxMostCells  = 1 << 20
 )
 
 // newDFA makes the automaton of p. With again it begins anew at each character.
@@ -70,10 +77,9 @@ func (d *rxDFA) state(kernel []int32, before uint8) int32 {
 	if s, ok := d.index[string(d.key)]; ok {
 		return s
 	}
-	s := int32(len(d.states))
+	s := int32(len(d.next))
 	d.index[string(d.key)] = s
-	fresh := len(kernel) == 1 && kernel[0] == d.prog.start
-	d.states = append(d.states, rxState{kernel: slices.Clone(kernel), before: before, fresh: fresh})
+	d.states = append(d.states, rxState{kernel: slices.Clone(kernel), before: before})
 	for range d.cols {
 		d.next = append(d.next, rxUnknown)
 	}
@@ -108,12 +114,11 @@ func (d *rxDFA) atClass(class uint16) uint8 {
 // step computes the way from state s over a character of class, the last
 // column being the end of the text.
 func (d *rxDFA) step(s int32, class int) int32 {
-	if len(d.states) > rxMostStates {
-		st := d.states[s]
+	st := d.states[int(s)/d.cols]
+	if len(d.states) > rxMostStates || len(d.next) > rxMostCells {
 		d.reset()
 		s = d.state(st.kernel, st.before)
 	}
-	st := d.states[s]
 	end := class == d.cols-1
 	var at uint8
 	if !end {
@@ -136,13 +141,15 @@ func (d *rxDFA) step(s int32, class int) int32 {
 	slices.Sort(d.kernel)
 	to := int32(rxDead)
 	if len(d.kernel) > 0 {
-		to = d.state(d.kernel, at)
+		to = d.state(d.kernel, at) << rxShift
 	}
-	to <<= 1
+	if len(d.kernel) == 1 && d.kernel[0] == d.prog.start {
+		to |= rxFresh
+	}
 	if matched {
-		to |= 1
+		to |= rxMatched
 	}
-	d.next[int(s)*d.cols+class] = to
+	d.next[int(s)+class] = to
 	return to
 }
 
@@ -200,54 +207,100 @@ func holds(assert byte, before, after uint8, end bool) bool {
 	return wb == wa // Y
 }
 
+// after returns what follows state st over the character at s[i], and how long
+// that is: 0 at the end of the text.
+func (d *rxDFA) after(st int32, s string, i int) (to int32, n int) {
+	class := d.cols - 1
+	if i < len(s) {
+		if b := s[i]; b < utf8.RuneSelf {
+			class, n = int(d.prog.classes.ascii[b]), 1
+		} else {
+			var r rune
+			r, n = utf8.DecodeRuneInString(s[i:])
+			class = int(d.prog.classes.find(r))
+		}
+	}
+	if to = d.next[int(st)+class]; to == rxUnknown {
+		to = d.step(st, class)
+	}
+	return to, n
+}
+
 // shortest returns the first end of a match that begins at i, or, with again, at
 // i or behind it; -1 if there is none. cold is a place no match begins before.
 func (d *rxDFA) shortest(s string, i int) (end, cold int) {
-	st, c := d.first(s, i), d.prog.classes
+	if i = d.skip(s, i); i < 0 {
+		return -1, 0
+	}
+	st, classes, next := d.first(s, i), &d.prog.classes.ascii, d.next
 	cold = i
-	for {
-		class, n := d.cols-1, 0
-		if i < len(s) {
-			k, w := c.next(s, i)
-			class, n = int(k), w
+	for i < len(s) {
+		b, n := s[i], 1
+		to := int32(rxUnknown)
+		if b < utf8.RuneSelf {
+			to = next[int(st)+int(classes[b])]
 		}
-		to := d.next[int(st)*d.cols+class]
 		if to == rxUnknown {
-			to = d.step(st, class)
+			to, n = d.after(st, s, i)
+			next = d.next
 		}
-		if to&1 != 0 {
+		if to&rxMatched != 0 {
 			return i, cold
 		}
-		st = to >> 1
-		if n == 0 || st == rxDead {
+		st = to >> rxShift
+		if st == rxDead {
 			return -1, cold
 		}
 		i += n
-		if d.states[st].fresh {
+		if to&rxFresh != 0 {
+			if d.head != "" {
+				if i = d.skip(s, i); i < 0 {
+					return -1, 0
+				}
+				st = d.first(s, i)
+				next = d.next
+			}
 			cold = i
 		}
 	}
+	if to, _ := d.after(st, s, i); to&rxMatched != 0 {
+		return i, cold
+	}
+	return -1, cold
+}
+
+// skip returns the first place at i or behind it where a match can begin; -1 if
+// there is none.
+func (d *rxDFA) skip(s string, i int) int {
+	if d.head == "" {
+		return i
+	}
+	k := strings.Index(s[i:], d.head)
+	if k < 0 {
+		return -1
+	}
+	return i + k
 }
 
 // longest returns the last end, at most most, of a match that begins at i; -1
 // if there is none, and where it stopped to look.
 func (d *rxDFA) longest(s string, i, most int) (end, stop int) {
-	st, c := d.first(s, i), d.prog.classes
+	st, classes, next := d.first(s, i), &d.prog.classes.ascii, d.next
 	end = -1
 	for {
-		class, n := d.cols-1, 0
-		if i < len(s) {
-			k, w := c.next(s, i)
-			class, n = int(k), w
+		n := 1
+		to := int32(rxUnknown)
+		if i < len(s) && s[i] < utf8.RuneSelf {
+			to = next[int(st)+int(classes[s[i]])]
 		}
-		to := d.next[int(st)*d.cols+class]
 		if to == rxUnknown {
-			to = d.step(st, class)
+			to, n = d.after(st, s, i)
+			next = d.next
 		}
-		if to&1 != 0 {
+		if to&rxMatched != 0 {
 			end = i
 		}
-		st = to >> 1
+		st = to >> rxShift
 		if n == 0 || st == rxDead || i >= most {
 			return end, i
 		}
@@ -257,21 +310,12 @@ func (d *rxDFA) longest(s string, i, most int) (end, stop int) {
 
 // ends appends every end up to most of a match that begins at i.
 func (d *rxDFA) ends(out []int, s string, i, most int) []int {
-	st, c := d.first(s, i), d.prog.classes
-	for {
-		class, n := d.cols-1, 0
-		if i < len(s) {
-			k, w := c.next(s, i)
-			class, n = int(k), w
-		}
-		to := d.next[int(st)*d.cols+class]
-		if to == rxUnknown {
-			to = d.step(st, class)
-		}
-		if to&1 != 0 {
+	for st := d.first(s, i); ; {
+		to, n := d.after(st, s, i)
+		if to&rxMatched != 0 {
 			out = append(out, i)
 		}
-		st = to >> 1
+		st = to >> rxShift
 		if n == 0 || st == rxDead || i >= most {
 			return out
 		}

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -16,6 +17,7 @@ type regex struct {
 	classes *rxClasses
 	any     *rxDFA // finds that there is a match
 	here    *rxDFA // finds where it ends
+	start   bool   // it matches at the start of the text only
 	at      []int  // the groups of the last match: begin, end, -1 for none
 	buf     []int
 	pike    *rxPike
@@ -33,33 +35,73 @@ func newRegex(pattern string, flags rxFlags) (*regex, error) {
 		return nil, err
 	}
 	re.any, re.here = newDFA(p, true), newDFA(p, false)
+	re.start = startsAtText(root)
+	re.any.head = headOf(root)
 	re.at = make([]int, 2*groups+2)
 	return re, nil
 }
 
+// startsAtText says whether n matches at the start of the text only.
+func startsAtText(n *rx) bool {
+	switch n.op {
+	case rxAssert:
+		return n.assert == 'A'
+	case rxCat, rxGroup:
+		return len(n.subs) > 0 && startsAtText(n.subs[0])
+	case rxAlt:
+		for _, s := range n.subs {
+			if !startsAtText(s) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// headOf is the plain text that every match of n begins with.
+func headOf(n *rx) string {
+	var b strings.Builder
+	subs := []*rx{n}
+	if n.op == rxCat {
+		subs = n.subs
+	}
+	for _, s := range subs {
+		if s.op != rxSet || len(s.set) != 2 || s.set[0] != s.set[1] {
+			break
+		}
+		b.WriteRune(s.set[0])
+	}
+	return b.String()
+}
+
 // matches says whether s has a match.
 func (re *regex) matches(s string) bool {
-	end, _ := re.any.shortest(s, 0)
+	d := re.any
+	if re.start {
+		d = re.here
+	}
+	end, _ := d.shortest(s, 0)
 	return end >= 0
 }
 
 // find returns the first match in s that begins at from or behind it; ok is
 // false if there is none.
 func (re *regex) find(s string, from int) (begin, end int, ok bool) {
+	if re.start {
+		if from == 0 {
+			end, _ = re.end(s, 0)
+		}
+		return 0, end, from == 0 && end >= 0
+	}
 	last, cold := re.any.shortest(s, from)
 	if last < 0 {
 		return 0, 0, false
 	}
 	spent := 0
 	for begin = cold; begin <= last; {
-		stop := 0
-		if re.tree.flags&rxShorter != 0 {
-			end, _ = re.here.shortest(s, begin)
-			stop = last
-		} else {
-			end, stop = re.here.longest(s, begin, len(s))
-		}
-		if end >= 0 {
+		var stop int
+		if end, stop = re.end(s, begin); end >= 0 {
 			return begin, end, true
 		}
 		if spent += stop - begin; spent > 4*(last-cold)+256 {
@@ -71,12 +113,18 @@ func (re *regex) find(s string, from int) (begin, end int, ok bool) {
 		re.pike = newPike(re.any.prog)
 	}
 	begin = re.pike.first(s, cold)
+	end, _ = re.end(s, begin)
+	return begin, end, true
+}
+
+// end returns where the match ends that begins at begin; -1 if none does. It was
+// looked for up to stop.
+func (re *regex) end(s string, begin int) (end, stop int) {
 	if re.tree.flags&rxShorter != 0 {
 		end, _ = re.here.shortest(s, begin)
-	} else {
-		end, _ = re.here.longest(s, begin, len(s))
+		return end, max(end, begin)
 	}
-	return begin, end, true
+	return re.here.longest(s, begin, len(s))
 }
 
 // runeLen is the length of the character at s[i]; 1 at the end.
@@ -144,6 +192,9 @@ func (re *regex) divide(t *rxTree, s string, begin, end int) int {
 	re.buf = re.dfa(t.kids[0]).ends(re.buf, s, begin, end)
 	mids := re.buf[start:]
 	re.buf = re.buf[:start]
+	if len(mids) == 1 {
+		return mids[0]
+	}
 	if t.kids[0].flags&rxShorter == 0 {
 		slices.Reverse(mids)
 	}
@@ -234,7 +285,7 @@ func (p *rxPike) first(s string, from int) int {
 	best, c := -1, p.prog.classes
 	p.now = p.now[:0]
 	d := newDFA(p.prog, false) // for what stands before a place
-	before := d.states[d.first(s, from)].before
+	before := d.states[int(d.first(s, from))/d.cols].before
 	for i := from; ; {
 		if best < 0 { // threads of earlier places come first
 			p.now = append(p.now, rxThread{p.prog.start, i})
