@@ -55,11 +55,16 @@ func (t typ) roundTime(us int64) int64 {
 	for range 7 - t.p {
 		unit *= 10
 	}
+	zero := int64(0)
+	if t.k == kTimestamp || t.k == kTimestampTZ {
+		zero = epoch2000 * secUS // where PostgreSQL's timestamps have their zero
+	}
+	us -= zero
 	half := unit / 2
 	if us < 0 {
 		half = -half
 	}
-	return (us + half) / unit * unit
+	return (us+half)/unit*unit + zero
 }
 
 func castRound(c *call, out *vec, a []*vec) {
@@ -71,15 +76,21 @@ func castDateTimestamp(c *call, out *vec, a []*vec) {
 	x, r := of[int32](a[0]), grow[int64](out, c.n)
 	m := a[0].mask()
 	for i := range r {
-		d := int64(x[i&m])
-		if !finiteDate(x[i&m]) {
-			r[i] = infiniteDay(x[i&m])
-			continue
-		}
-		r[i] = d * dayUS
-		if d >= endTS/dayUS {
-			r[i] = 0
+		t, ok := dayStart(x[i&m])
+		r[i] = t
+		if !ok {
 			c.fail(i, badRange, "date out of range for timestamp")
 		}
 	}
+}
+
+// dayStart is the timestamp at which a day begins; ok is false if there is none.
+func dayStart(d int32) (us int64, ok bool) {
+	switch {
+	case !finiteDate(d):
+		return infiniteDay(d), true
+	case int64(d) >= endTS/dayUS:
+		return 0, false
+	}
+	return int64(d) * dayUS, true
 }

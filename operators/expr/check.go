@@ -281,6 +281,10 @@ func (b *binder) apply(a *ast, name string, args []*node) (*node, error) {
 	for i, x := range args {
 		to := typ{k: f.arg(f.as, i)}
 		switch to.k {
+		case kList:
+			if x.unknown {
+				return nil, errAt(x.pos, "%s: the type of the list is not known: add a cast", name)
+			}
 		case kAny:
 			if x.typ.k == kNested && f.ret != kJSON {
 				return nil, errAt(x.pos, "%s does not take values of type %s", name, x.typ)

@@ -66,9 +66,9 @@ func dayMoment(test func(order int) bool) kernel {
 		x, y := of[int32](a[0]), of[int64](a[1])
 		mx, my := a[0].mask(), a[1].mask()
 		eachWord(growBits(out, c.n), c.n, func(i int) bool {
-			d := int64(math.MaxInt64)
-			if day := int64(x[i&mx]); day < endTS/dayUS {
-				d = day * dayUS
+			d, ok := dayStart(x[i&mx])
+			if !ok {
+				d = math.MaxInt64 - 1 // behind every timestamp but infinity
 			}
 			return test(cmp.Compare(d, y[i&my]))
 		})

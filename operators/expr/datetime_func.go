@@ -24,9 +24,9 @@ func init() {
 	}
 	as("-", []kind{ts, tz}, []kind{tz, tz}, iv, minusTimestamp)
 	as("-", []kind{tz, ts}, []kind{tz, tz}, iv, minusTimestamp)
-	as("+", []kind{dt, iv}, []kind{ts, iv}, ts, plusInterval(1))
-	as("-", []kind{dt, iv}, []kind{ts, iv}, ts, plusInterval(-1))
-	as("+", []kind{iv, dt}, []kind{iv, ts}, ts, swapArgs(plusInterval(1)))
+	one("+", []kind{dt, iv}, ts, dayPlusInterval(1))
+	one("-", []kind{dt, iv}, ts, dayPlusInterval(-1))
+	one("+", []kind{iv, dt}, ts, swapArgs(dayPlusInterval(1)))
 	one("+", []kind{dt, kInt32}, dt, plusDays(1))
 	one("-", []kind{dt, kInt32}, dt, plusDays(-1))
 	register(function{name: "+", args: []kind{kInt32, dt}, ret: dt, fails: true, kernel: swapArgs(plusDays(1))})
@@ -64,20 +64,39 @@ func plusInterval(sign int32) kernel {
 		x, y, r := of[int64](a[0]), of[interval](a[1]), grow[int64](out, c.n)
 		mx, my := a[0].mask(), a[1].mask()
 		for i := range r {
-			v := y[i&my]
-			if sign < 0 {
-				v = interval{-v.months, -v.days, -v.us}
-			}
-			t, ok := x[i&mx], true
-			if finite(t) {
-				t, ok = addInterval(t, v)
-			}
-			r[i] = t
-			if !ok {
-				outOfTime(c, i, "timestamp")
-			}
+			r[i] = c.plusInterval(i, x[i&mx], y[i&my], sign)
 		}
 	}
+}
+
+// dayPlusInterval makes a timestamp of the day only where the interval is not null, as
+// PostgreSQL does.
+func dayPlusInterval(sign int32) kernel {
+	return func(c *call, out *vec, a []*vec) {
+		x, y, r := of[int32](a[0]), of[interval](a[1]), grow[int64](out, c.n)
+		mx, my := a[0].mask(), a[1].mask()
+		for i := range r {
+			t, ok := dayStart(x[i&mx])
+			if !ok {
+				c.fail(i, badRange, "date out of range for timestamp")
+			}
+			r[i] = c.plusInterval(i, t, y[i&my], sign)
+		}
+	}
+}
+
+func (c *call) plusInterval(i int, t int64, v interval, sign int32) int64 {
+	if !finite(t) {
+		return t
+	}
+	if sign < 0 {
+		v = interval{-v.months, -v.days, -v.us}
+	}
+	t, ok := addInterval(t, v)
+	if !ok {
+		outOfTime(c, i, "timestamp")
+	}
+	return t
 }
 
 // minusTimestamp gives days and time, never months.

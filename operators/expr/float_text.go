@@ -17,17 +17,17 @@ func appendShortest(dst []byte, x float64, bits int) []byte {
 	if exact := float64(uint64(1) << 53); bits == 64 && math.Abs(x) < exact || bits == 32 && math.Abs(x) < 1<<24 {
 		return dst // halfway is a fraction there, with more digits than x itself
 	}
-	text := dst[start:]
-	if !halfway(text, x, bits) {
-		return dst
-	}
-	n := 0 // digits
-	for _, c := range text[:bytes.IndexByte(text, 'e')] {
-		if digit(c) {
-			n++
+	for n := 0; halfway(dst[start:], x, bits); n++ {
+		if n == 0 {
+			for _, c := range dst[start : start+bytes.IndexByte(dst[start:], 'e')] {
+				if digit(c) {
+					n++
+				}
+			}
 		}
+		dst = strconv.AppendFloat(dst[:start], x, 'e', n, bits)
 	}
-	return strconv.AppendFloat(dst[:start], x, 'e', n, bits)
+	return dst
 }
 
 // halfway says whether text is as far from x as from a neighbour of x.

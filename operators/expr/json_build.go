@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"bytes"
 	"math"
 
 	"frazil/dataflow"
@@ -52,7 +53,7 @@ func buildObject(c *call, out *vec, a []*vec) {
 	values := jsonValues(c, a)
 	names := make([]func([]byte, int) []byte, len(a))
 	for k := 0; k < len(a); k += 2 {
-		names[k] = textOf(c.node.args[k].typ, a[k])
+		names[k] = isoText(c.node.args[k].typ, a[k])
 	}
 	eachValue(c, out, func(dst []byte, i int) []byte {
 		if len(a)%2 != 0 {
@@ -63,6 +64,10 @@ func buildObject(c *call, out *vec, a []*vec) {
 		for k := 0; k < len(a); k += 2 {
 			if a[k].isNull(i) {
 				c.fail(i, badArgument, "operand %d is the name of a member, and null", k+1)
+				return dst
+			}
+			if t := c.node.args[k].typ; t.k >= kList || t.k == kJSON {
+				c.fail(i, badArgument, "operand %d is the name of a member, and of type %s", k+1, t)
 				return dst
 			}
 			if k > 0 {
@@ -114,26 +119,39 @@ func jsonValueOf(t typ, v *vec) jsonValue {
 			return append(dst, ']')
 		}
 	case kTimestamp, kTimestampTZ:
-		return func(dst []byte, i int) []byte {
-			start := len(dst) + 1
-			dst = text(append(dst, '"'), i)
-			for k := start; k < len(dst); k++ {
-				if dst[k] == ' ' {
-					dst[k] = 'T'
-					break
-				}
-			}
-			if t.k == kTimestampTZ {
-				dst = append(dst, ":00"...)
-			}
-			return append(dst, '"')
-		}
+		text = isoText(t, v)
+		return func(dst []byte, i int) []byte { return append(text(append(dst, '"'), i), '"') }
 	}
 	return func(dst []byte, i int) []byte {
 		start := len(dst)
 		dst = text(dst, i)
 		s := string(dst[start:])
 		return appendJSONString(dst[:start], []byte(s))
+	}
+}
+
+// isoText writes values as textOf does, but timestamps in ISO 8601 as JSON has them.
+func isoText(t typ, v *vec) func(dst []byte, i int) []byte {
+	text := textOf(t, v)
+	if t.k != kTimestamp && t.k != kTimestampTZ {
+		return text
+	}
+	return func(dst []byte, i int) []byte {
+		start := len(dst)
+		dst = text(dst, i)
+		for k := start; k < len(dst); k++ {
+			if dst[k] == ' ' {
+				dst[k] = 'T'
+				break
+			}
+		}
+		if t.k == kTimestamp || dst[len(dst)-1] == 'y' { // infinity has no zone
+			return dst
+		}
+		if dst, bc := bytes.CutSuffix(dst, []byte(" BC")); bc {
+			return append(dst, ":00 BC"...)
+		}
+		return append(dst, ":00"...)
 	}
 }
 

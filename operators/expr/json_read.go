@@ -178,7 +178,7 @@ func (c *call) jsonOut(text bool) *jsonOut {
 
 func (w *jsonOut) put(c *call, out *vec, data []byte, i int, v []byte, ok bool) []byte {
 	switch {
-	case !ok || w.text && v[0] == 'n':
+	case !ok || len(v) == 0 || w.text && v[0] == 'n': // nothing is there in a row that has failed
 		out.needValid(c.n).clear(i)
 		return data
 	case !w.text:
@@ -194,9 +194,14 @@ func (w *jsonOut) put(c *call, out *vec, data []byte, i int, v []byte, ok bool) 
 	return w.canonical(data, v)
 }
 
-// jsonKindOf names what doc is by its first character: { [ " t n, 0 for a number.
+// jsonKindOf names what doc is by its first character: { [ " t n, 0 for a number, ? for
+// nothing, which a row that has failed holds.
 func jsonKindOf(doc []byte) byte {
-	switch c := doc[jsonSpace(doc, 0)]; c {
+	start := jsonSpace(doc, 0)
+	if start == len(doc) {
+		return '?'
+	}
+	switch c := doc[start]; c {
 	case '{', '[', '"', 'n', 't':
 		return c
 	case 'f':

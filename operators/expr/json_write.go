@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 func init() {
@@ -245,18 +246,18 @@ func (e *jsonEdit) withoutPath(n *jsonNode, a []*vec, i int) (*jsonNode, string)
 
 func (e *jsonEdit) along(n *jsonNode, path *vec, i int, v *jsonNode, mode pathMode) (*jsonNode, string) {
 	steps, nullAt := e.path(path, i)
-	if len(steps) == 0 {
+	if len(steps) == 0 || len(n.kids) == 0 && (mode == pathSet || mode == pathDelete) {
 		return n, ""
 	}
 	return e.step(n, steps, 0, nullAt, v, mode)
 }
 
 func (e *jsonEdit) step(n *jsonNode, path [][]byte, at, nullAt int, v *jsonNode, mode pathMode) (*jsonNode, string) {
-	if n.kind < jsonArray {
-		return n, ""
-	}
 	if at == nullAt {
 		return nil, "element " + strconv.Itoa(at+1) + " of the path is null"
+	}
+	if n.kind < jsonArray {
+		return n, ""
 	}
 	last := at == len(path)-1
 	out := e.t.copyOf(n)
@@ -264,7 +265,7 @@ func (e *jsonEdit) step(n *jsonNode, path [][]byte, at, nullAt int, v *jsonNode,
 	if n.kind == jsonObject {
 		k, found = n.find(path[at])
 	} else {
-		x, err := strconv.ParseInt(trimSpace(string(path[at])), 10, 32)
+		x, err := strconv.ParseInt(strings.TrimLeft(string(path[at]), " \t\n\v\f\r"), 10, 32)
 		if err != nil {
 			e.reason = badCast
 			return nil, "element " + strconv.Itoa(at+1) + " of the path is no whole number: " + strconv.Quote(string(path[at]))

@@ -131,7 +131,7 @@ func (b *binder) element(a *ast) (*node, error) {
 	if x.typ.k != kList {
 		return nil, errAt(a.pos, "%s is no list: it has no elements", x.typ)
 	}
-	n := &node{typ: x.typ.elem(), pos: a.pos, end: a.end, eval: evalCall, loose: true, kernel: elementKernel, args: []*node{x}}
+	n := &node{typ: x.typ.elem(), pos: a.pos, end: a.end, eval: evalElement, loose: true, kernel: elementKernel, args: []*node{x}}
 	if a.text == ":" {
 		n.typ, n.kernel = listOf(x.typ.elem()), sliceKernel(a.args[1].op == opNull && a.args[1].pos == a.pos, a.args[2].op == opNull && a.args[2].pos == a.pos)
 	}
@@ -150,6 +150,33 @@ func (b *binder) element(a *ast) (*node, error) {
 		n.args = append(n.args, i)
 	}
 	return b.add(n)
+}
+
+// evalElement is evalCall, but computes the numbers of elements only for rows with a
+// list.
+func evalElement(ev *Evaluator, n *node, sel bitset) *vec {
+	s := &ev.slots[n.slot]
+	list := n.args[0].eval(ev, n.args[0], sel)
+	s.args = append(s.args[:0], list)
+	mask := sel
+	if list.nulls {
+		mask = s.m1.sized(ev.n)
+		s.m1 = mask
+		for w := range mask {
+			mask[w] = list.validWord(w)
+			if sel != nil {
+				mask[w] &= sel[w]
+			}
+		}
+	}
+	for _, a := range n.args[1:] {
+		s.args = append(s.args, a.eval(ev, a, mask))
+	}
+	out := &s.out
+	out.n, out.konst, out.nulls = ev.n, false, false
+	c := call{n: ev.n, node: n, out: out, sel: sel, ev: ev, slot: s}
+	n.kernel(&c, out, s.args)
+	return out
 }
 
 // elementKernel takes one element; null where there is none.

@@ -91,15 +91,16 @@ func (b *binder) listNode(a *ast, f listForm, args []*node, more *node) (*node, 
 		case f.sign[i] == 'l' && !x.unknown:
 			return nil, errAt(x.pos, "%s: operand %d must be a list, this is %s", a.text, i+1, x.typ)
 		case f.sign[i] == 'e':
+			known = known || !x.unknown // a list of such elements
 			elems = append(elems, &node{typ: x.typ, unknown: x.unknown, null: x.null, text: x.text, pos: x.pos, end: x.end, konst: x.konst})
 		}
 	}
-	if !known {
-		return nil, errAt(a.pos, "%s: the type of the list is not known: add a cast", a.text)
-	}
-	t, err := b.commonType(a.text, elems)
-	if err != nil {
-		return nil, err
+	t := tString
+	if known {
+		var err error
+		if t, err = b.commonType(a.text, elems); err != nil {
+			return nil, err
+		}
 	}
 	n := &node{pos: a.pos, end: a.end, eval: evalCall, loose: true}
 	for i, x := range args {
@@ -107,7 +108,8 @@ func (b *binder) listNode(a *ast, f listForm, args []*node, more *node) (*node, 
 		if f.sign[i] == 'l' {
 			to = listOf(t)
 		}
-		if x, err = b.convert(x, to, implicitCast); err != nil {
+		x, err := b.convert(x, to, implicitCast)
+		if err != nil {
 			return nil, err
 		}
 		n.args = append(n.args, x)

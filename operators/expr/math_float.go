@@ -29,7 +29,7 @@ func init() {
 	one(sqrtFloat, "sqrt", "unary |/")
 	one(safe(math.Cbrt), "cbrt", "unary ||/")
 	one(expFloat, "exp")
-	one(logFloat(math.Log), "ln")
+	one(logFloat(naturalLog), "ln")
 	one(logFloat(log10), "log", "log10")
 	one(func(x float64) (float64, *dataflow.Bad) { return checked(x, x/(math.Pi/180)) }, "degrees")
 	one(func(x float64) (float64, *dataflow.Bad) { return checked(x, x*(math.Pi/180)) }, "radians")
@@ -159,9 +159,18 @@ func logFloat(f func(float64) float64) floatFunc {
 	}
 }
 
+// naturalLog is math.Log, which on some machines takes numbers too small for all their bits for
+// greater ones.
+func naturalLog(x float64) float64 {
+	if x < 0x1p-1022 {
+		return math.Log(x*0x1p54) - 54*math.Ln2
+	}
+	return math.Log(x)
+}
+
 // log10 is exact for powers of ten, which math.Log10 is not.
 func log10(x float64) float64 {
-	r := math.Log10(x)
+	r := naturalLog(x) * (1 / math.Ln10)
 	if n := math.Round(r); n != r && n >= -300 && n <= 308 && math.Pow10(int(n)) == x {
 		return n
 	}
@@ -172,10 +181,13 @@ func powFloat(x, y float64) (float64, *dataflow.Bad) {
 	switch {
 	case x == 0 && y < 0:
 		return 0, badPowZero
-	case x < 0 && math.Floor(y) != y:
+	case x < 0 && y == y && math.Floor(y) != y:
 		return 0, badPowMinus
 	}
 	r := math.Pow(x, y)
+	if x > 0 && x < 0x1p-1022 { // see naturalLog
+		r = math.Pow(x*0x1p54, y) * math.Exp2(-54*y)
+	}
 	switch {
 	case math.IsInf(x, 0) || math.IsInf(y, 0):
 	case math.IsInf(r, 0):

@@ -37,10 +37,11 @@ func int32At(v *vec, i int) int64 { return int64(of[int32](v)[i&v.mask()]) }
 // clockOf is the time of an hour, a minute and seconds; 60 seconds and 24 hours
 // are taken as the start of the next minute and day.
 func clockOf(h, m int64, sec float64) (us int64, ok bool) {
-	if h < 0 || h > 24 || m < 0 || m > 59 || !(sec >= 0 && sec <= 60) {
+	sec = math.RoundToEven(sec * 1e6) // what rounds to 0 or 60 seconds is that
+	if h < 0 || h > 24 || m < 0 || m > 59 || !(sec >= 0 && sec <= 60e6) {
 		return 0, false
 	}
-	us = h*hourUS + m*minUS + int64(math.RoundToEven(sec*1e6))
+	us = h*hourUS + m*minUS + int64(sec)
 	return us, us <= dayUS
 }
 

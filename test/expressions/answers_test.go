@@ -3,6 +3,8 @@ package expressions
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,9 +61,11 @@ type answers struct {
 
 const refused = "refused"
 
-// reasonOf is the reason of expr that means what an SQLSTATE does.
-func reasonOf(state string) string {
+// reasonOf is the reason of expr that means what an SQLSTATE and its message do.
+func reasonOf(state, detail string) string {
 	switch {
+	case state == "42601" && strings.Contains(detail, "Unicode"): // of unistr
+		return "invalid_argument"
 	case state == "22012":
 		return "division_by_zero"
 	case state == "22003" || state == "22008" || state == "22015" || state == "54000":
@@ -88,7 +92,7 @@ begin
     begin
       execute format(rows, texts[k], lo[k], hi[k]) into vals, typ;
     exception when others then
-      if sqlstate like '42%' or sqlstate like 'XX%' then
+      if sqlstate like '42%' and sqlerrm not like '%Unicode%' or sqlstate like 'XX%' then
         states := array[sqlstate]; details := array[sqlerrm];
       else
         for i in lo[k] .. hi[k] - 1 loop
@@ -156,9 +160,9 @@ func (s *server) ask(ctx context.Context, qs []question) ([]answers, error) {
 		for i := range q.hi - q.lo {
 			switch {
 			case len(states) == 1 && len(vals) == 0:
-				a.rows = append(a.rows, answer{reason: reasonOf(states[0]), state: states[0], detail: details[0]})
+				a.rows = append(a.rows, answer{reason: reasonOf(states[0], details[0]), state: states[0], detail: details[0]})
 			case len(states) > 0 && states[i] != "":
-				a.rows = append(a.rows, answer{reason: reasonOf(states[i]), state: states[i], detail: details[i]})
+				a.rows = append(a.rows, answer{reason: reasonOf(states[i], details[i]), state: states[i], detail: details[i]})
 			case vals[i] == nil:
 				a.rows = append(a.rows, answer{null: true})
 			default:
@@ -185,8 +189,14 @@ func (h here) ask(qs []question) ([]answers, error) {
 	return out, nil
 }
 
-func (h here) one(q question) (answers, error) {
+func (h here) one(q question) (out answers, err error) {
 	n := q.hi - q.lo
+	defer func() {
+		if p := recover(); p != nil {
+			at := strings.SplitN(string(debug.Stack()), "/operators/expr/", 3)
+			out = answers{rows: slices.Repeat([]answer{{reason: "panic", detail: fmt.Sprint(p, " ", at[len(at)-1][:60])}}, n)}
+		}
+	}()
 	e, err := expr.Compile(q.text, h.batch.Schema())
 	var texts *expr.Expr
 	if err == nil {
@@ -199,7 +209,7 @@ func (h here) one(q question) (answers, error) {
 		}
 		return a, nil
 	}
-	out := answers{typ: exprtest.TypeName(e.Type()), sql: exprtest.SQLType(e.Type())}
+	out = answers{typ: exprtest.TypeName(e.TypeText()), sql: exprtest.SQLType(e.TypeText())}
 	b := h.batch.NewSlice(int64(q.lo), int64(q.hi))
 	defer b.Release()
 	a, bad, err := texts.NewEvaluator(memory.DefaultAllocator).Eval(b)

@@ -56,10 +56,8 @@ func (s sides) explain(ctx context.Context, odds []*odd) error {
 			}
 			var ps []*exprtest.Tree
 			for _, p := range o.tree.All() {
-				if !p.Column() {
-					ps = append(ps, p)
-					qs = append(qs, question{p.String(), o.row, o.row + 1})
-				}
+				ps = append(ps, p)
+				qs = append(qs, question{p.String(), o.row, o.row + 1})
 			}
 			open, parts = append(open, o), append(parts, ps)
 		}
@@ -89,7 +87,7 @@ func (s sides) explain(ctx context.Context, odds []*odd) error {
 func (s sides) step(o *odd, parts []*exprtest.Tree, theirs, ours []answers) {
 	for k, p := range parts {
 		a, b := theirs[k].rows[0], ours[k].rows[0]
-		if sameType(theirs[k], ours[k]) && sameAnswer(a, b) {
+		if sameType(theirs[k], ours[k]) && sameAnswer(a, b) && b.reason != "panic" {
 			continue
 		}
 		d := difference{part: p, theirs: a, ours: b, theirType: theirs[k].typ, ourType: ours[k].sql, refusedPart: refusedPart(p, parts, theirs, ours)}

@@ -8,15 +8,13 @@ func (g *Generator) forms() {
 		g.add(typ, "case", func(g *Generator, depth int) *Tree { return g.caseWhen(typ, depth) })
 		g.add(typ, "case of", func(g *Generator, depth int) *Tree { return g.caseOf(typ, depth) })
 		g.add(typ, "coalesce", func(g *Generator, depth int) *Tree { return g.call("coalesce", typ, 1+g.rng.IntN(3), depth) })
-		if typ == "json" {
-			continue
-		}
 		g.add(typ, "nullif", func(g *Generator, depth int) *Tree { return g.call("nullif", typ, 2, depth) })
 		for _, name := range []string{"greatest", "least"} {
 			g.add(typ, name, func(g *Generator, depth int) *Tree { return g.call(name, typ, 1+g.rng.IntN(4), depth) })
 		}
 	}
 	g.conditions()
+	g.lists()
 	g.add("string", "substring from", func(g *Generator, depth int) *Tree {
 		return &Tree{"substring", "string", []string{"substring(", " from ", " for ", ")"},
 			[]*Tree{g.value("string", depth-1), g.value("int32", depth-1), g.value("int32", depth-1)}}

@@ -89,8 +89,33 @@ func NewGenerator(rng *rand.Rand, rows *Rows) *Generator {
 		}
 		g.columns[c.Type] = append(g.columns[c.Type], c.Name)
 	}
+	if known("smallint") { // which no column has
+		g.types = append(g.types, "int16")
+		for _, name := range []string{"(i4 % 200)::smallint", "(j4 % 32768)::smallint", "b::int::smallint"} {
+			g.columns["int16"] = append(g.columns["int16"], "("+name+")")
+		}
+	}
 	for _, o := range expr.Overloads() {
-		g.overload(o)
+		if !slices.Contains(o.Args, "list") {
+			if o.Result == "list" {
+				o.Result = "string[]"
+			}
+			g.overload(o)
+			continue
+		}
+		for _, typ := range listTypes {
+			of := o
+			of.Args = slices.Clone(o.Args)
+			for i, a := range of.Args {
+				if a == "list" {
+					of.Args[i] = typ
+				}
+			}
+			if of.Result == "list" {
+				of.Result = typ
+			}
+			g.overload(of)
+		}
 	}
 	for _, c := range expr.Casts() {
 		if g.columns[c[0]] != nil && g.columns[c[1]] != nil {
@@ -114,7 +139,7 @@ func (g *Generator) add(typ, name string, f func(*Generator, int) *Tree) {
 }
 
 func (g *Generator) overload(o expr.Overload) {
-	usable := g.columns[o.Result] != nil && notPostgres[o.Name] == ""
+	usable := g.columns[o.Result] != nil && notPostgres(o) == ""
 	for _, a := range o.Args {
 		usable = usable && (a == "any" || g.columns[a] != nil)
 	}
@@ -168,6 +193,9 @@ func callParts(name string, n int) []string {
 
 // operand makes operand i of a function.
 func (g *Generator) operand(name string, i int, typ string, depth int) *Tree {
+	if name == "normalize" && i == 1 { // a word, not a text
+		return &Tree{Name: "word", Parts: []string{hints[name][1][g.rng.IntN(4)]}}
+	}
 	if limit[name] == i+1 {
 		return g.small(typ, depth)
 	}
@@ -216,7 +244,11 @@ func (g *Generator) leaf(typ string) *Tree {
 	switch k := g.rng.IntN(20); {
 	case k < 14:
 		names := g.columns[typ]
-		return &Tree{Type: typ, Parts: []string{names[g.rng.IntN(len(names))]}}
+		t := &Tree{Type: typ, Parts: []string{names[g.rng.IntN(len(names))]}}
+		if typ == "int16" {
+			t.Name = "column"
+		}
+		return t
 	case k == 14:
 		return &Tree{Type: typ, Parts: []string{"(null::" + typeNamed(typ).sql + ")"}}
 	case k == 15 && typ != "bool":
@@ -231,7 +263,7 @@ func (g *Generator) leaf(typ string) *Tree {
 // decides.
 func (g *Generator) bare(typ, v string) string {
 	switch typ {
-	case "int32", "int64", "decimal":
+	case "int16", "int32", "int64", "decimal":
 		if !strings.HasPrefix(v, "-") {
 			return v
 		}

@@ -1,37 +1,29 @@
 package exprtest
 
-import (
-	"strings"
+import "strings"
 
-	"frazil/dataflow"
-
-	"github.com/apache/arrow-go/v18/arrow"
-)
-
-// TypeName is the registry's name of a type: that of the language, without modifiers.
-func TypeName(dt arrow.DataType) string {
-	name, _, _ := strings.Cut(typeText(dt), "(")
+// TypeName is the registry's name of a type that expr writes as text: without
+// modifiers.
+func TypeName(text string) string {
+	name, _, _ := strings.Cut(text, "(")
+	if name == "varchar" {
+		return "string"
+	}
 	return name
 }
 
-func typeText(dt arrow.DataType) string {
-	if arrow.TypeEqual(dt, arrow.FixedWidthTypes.MonthDayNanoInterval) {
-		return "interval"
+// SQLType is PostgreSQL's name of a type that expr writes as text, with precision and
+// scale of decimals.
+func SQLType(text string) string {
+	name := TypeName(text)
+	t := typeNamed(name)
+	if t == nil {
+		return text
 	}
-	return dataflow.TypeName(dt)
-}
-
-// SQLType is PostgreSQL's name of a type, with precision and scale of decimals.
-func SQLType(dt arrow.DataType) string {
-	text := typeText(dt)
-	name, rest, modified := strings.Cut(text, "(")
-	if t := typeNamed(name); t != nil {
-		name = t.sql
+	if _, rest, ok := strings.Cut(text, "("); ok && name == "decimal" {
+		return t.sql + "(" + rest
 	}
-	if modified {
-		return name + "(" + rest
-	}
-	return name
+	return t.sql
 }
 
 // IsTypeOf says whether name is what pg_typeof says of values that here have the

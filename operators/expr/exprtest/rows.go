@@ -27,10 +27,11 @@ type Rows struct {
 }
 
 var columnNames = map[string][]string{
-	"bool": {"b", "c"}, "int16": {"i2", "j2"}, "int32": {"i4", "j4"}, "int64": {"i8", "j8"}, "decimal": {"n", "m"},
+	"bool": {"b", "c"}, "int32": {"i4", "j4"}, "int64": {"i8", "j8"}, "decimal": {"n", "m"},
 	"float32": {"f4", "g4"}, "float64": {"f8", "g8"}, "string": {"s", "t"}, "binary": {"y", "z"}, "date": {"dt", "du"},
 	"time": {"tm", "tn"}, "timestamp": {"ts", "tu"}, "timestamptz": {"tz", "tv"}, "interval": {"iv", "iw"},
 	"uuid": {"u", "v"}, "json": {"js", "jt"},
+	"int32[]": {"ai", "aj"}, "string[]": {"at", "au"}, "float64[]": {"af", "ag"},
 }
 
 // NewRows makes n rows with two columns of each type that expressions know. A tenth
@@ -38,7 +39,7 @@ var columnNames = map[string][]string{
 func NewRows(rng *rand.Rand, n int) *Rows {
 	r := &Rows{}
 	for _, t := range types {
-		if !known(t.column) {
+		if !known(t.sql) {
 			continue
 		}
 		for _, name := range columnNames[t.name] {
