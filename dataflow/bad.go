@@ -67,14 +67,10 @@ func (r *BadRows) AddRaw(bad *Bad, split Split, where string, raw []byte) {
 // AddRow adds row i of b, with the origin that its system columns tell.
 func (r *BadRows) AddRow(bad *Bad, b arrow.RecordBatch, i int) {
 	r.start(bad.Reason, bad.Detail)
-	s := b.Schema()
-	split, pos := Column(s, SysSplit), Column(s, SysPos)
-	if split >= 0 && pos >= 0 && b.Column(split).IsValid(i) {
-		id := b.Column(split).(*array.Int32).Value(i)
-		source, name := r.env.Splits.Name(id)
+	if source, split, where, ok := r.env.Splits.Origin(b, i); ok {
 		r.str(3, source)
-		r.str(4, string(name))
-		r.str(5, r.env.Splits.Locate(id, b.Column(pos).(*array.Int64).Value(i)))
+		r.str(4, string(split))
+		r.str(5, where)
 	} else {
 		for c := 3; c <= 5; c++ {
 			r.b.Field(c).AppendNull()

@@ -9,6 +9,8 @@ import (
 
 	"frazil/state"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
@@ -192,6 +194,28 @@ func (t *SplitTable) SetLocator(source string, l Locator) {
 		t.mu.where = map[string]Locator{}
 	}
 	t.mu.where[source] = l
+}
+
+// Origin tells where row i of b comes from, its place as people read it: of a row that
+// unnest made with the number of its element behind it, as in file.ndjson:12#3. ok is
+// false for a row that an operator made.
+func (t *SplitTable) Origin(b arrow.RecordBatch, i int) (source string, split Split, where string, ok bool) {
+	s := b.Schema()
+	ids, pos := Column(s, SysSplit), Column(s, SysPos)
+	if ids < 0 || pos < 0 || b.Column(ids).IsNull(i) {
+		return "", "", "", false
+	}
+	id := b.Column(ids).(*array.Int32).Value(i)
+	source, split = t.Name(id)
+	where = t.Locate(id, b.Column(pos).(*array.Int64).Value(i))
+	for n, c := range ElementColumns(s) {
+		mark := "."
+		if n == 0 {
+			mark = "#"
+		}
+		where += mark + strconv.Itoa(int(b.Column(c).(*array.Int32).Value(i)))
+	}
+	return source, split, where, true
 }
 
 // Locate writes the place of a row for people.

@@ -1,6 +1,7 @@
 package dataflow
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -18,6 +19,10 @@ const (
 	SysSplit = "_split"
 	// SysPos: int64, grows along a split; equal positions are equal rows.
 	SysPos = "_pos"
+	// SysElement: int32, of a row that unnest made the number of its element from 1, and
+	// 0 where there was none. It stands behind SysPos and tells rows of one position
+	// apart. A second unnest adds "_element2", and so on; see ElementField.
+	SysElement = "_element"
 	// SysArrived: int64, a Time: when the record was received, if something
 	// durable says so. Set by sources, taken off by the engine.
 	SysArrived = "_arrived"
@@ -65,6 +70,28 @@ func Column(s *arrow.Schema, name string) int {
 		return ix[0]
 	}
 	return -1
+}
+
+// ElementField is the field that an unnest of rows of s adds behind the system columns:
+// SysElement, or the next one.
+func ElementField(s *arrow.Schema) arrow.Field {
+	name := SysElement
+	if n := len(ElementColumns(s)); n > 0 {
+		name += strconv.Itoa(n + 1)
+	}
+	return arrow.Field{Name: name, Type: TypeInt32}
+}
+
+// ElementColumns are the indexes of SysElement and its successors in s, the outermost
+// first; nil if no unnest stands before.
+func ElementColumns(s *arrow.Schema) []int {
+	var out []int
+	for i, f := range s.Fields() {
+		if strings.HasPrefix(f.Name, SysElement) {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // Timed says whether rows of s carry an event time and a stamp.

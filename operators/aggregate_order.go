@@ -28,16 +28,18 @@ type orderTerm struct {
 // An order key is bytes that compare as the rows do, each part telling its own
 // end; it is a format (docs/state-format.md): the terms of order by (see
 // sortValue), the event time (8 bytes), source and split as texts, the position
-// (8 bytes), as far as the input has them.
+// (8 bytes), the numbers of elements (4 bytes each), as far as the input has them.
 type accOrder struct {
 	terms  []sortTerm
 	args   []int
 	splits *dataflow.SplitTable
 	// Indexes of system columns, -1 where there is none.
 	timeCol, splitCol, posCol int
+	elementCols               []int
 
 	times, pos []int64
 	split      []int32
+	elements   [][]int32 // see dataflow.SysElement
 	// names holds the encoded source and split by split number.
 	names map[int32][]byte
 	best  []int64 // see extremes
@@ -47,6 +49,7 @@ func newAccOrder(s *aggregateSet, order []orderTerm, splits *dataflow.SplitTable
 	o := &accOrder{
 		splits: splits, names: map[int32][]byte{},
 		timeCol: dataflow.Column(s.schema, dataflow.SysTime), splitCol: dataflow.Column(s.schema, dataflow.SysSplit), posCol: dataflow.Column(s.schema, dataflow.SysPos),
+		elementCols: dataflow.ElementColumns(s.schema),
 	}
 	for _, t := range order {
 		o.terms = append(o.terms, sortTerm{desc: t.order.Desc, nullsFirst: t.order.NullsFirst})
@@ -68,6 +71,10 @@ func (o *accOrder) bind(args []arrow.Array, b arrow.RecordBatch) {
 		o.split = b.Column(o.splitCol).(*array.Int32).Int32Values()
 		o.pos = b.Column(o.posCol).(*array.Int64).Int64Values()
 	}
+	o.elements = o.elements[:0]
+	for _, c := range o.elementCols {
+		o.elements = append(o.elements, b.Column(c).(*array.Int32).Int32Values())
+	}
 }
 
 // append adds the order key of a row to dst.
@@ -79,8 +86,17 @@ func (o *accOrder) append(dst []byte, row int) []byte {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(o.times[row])^1<<63)
 	}
 	if o.split != nil {
-		dst = append(dst, o.name(o.split[row])...)
-		dst = binary.BigEndian.AppendUint64(dst, uint64(o.pos[row])^1<<63)
+		dst = o.appendOrigin(dst, row)
+	}
+	return dst
+}
+
+// appendOrigin adds source, split, position and elements of a row to dst.
+func (o *accOrder) appendOrigin(dst []byte, row int) []byte {
+	dst = append(dst, o.name(o.split[row])...)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(o.pos[row])^1<<63)
+	for _, e := range o.elements {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(e[row])^1<<31)
 	}
 	return dst
 }

@@ -18,7 +18,7 @@ import (
 // that its result does not depend on how splits interleave.
 //
 // A row waits until the watermark is greater than its stamp. Then rows are taken
-// by stamp, source, split and position; rows that an operator created, which
+// by stamp, source, split, position and element; rows that an operator created, which
 // have no origin, by stamp, event time and content. The inner operator gets them
 // through Process in batches of that order, before its OnWatermark of the
 // watermark that released them: within Process the row's own stamp is the time
@@ -43,19 +43,24 @@ type stampOrder struct {
 
 // stampColumns are the columns by which rows are ordered; split and pos are -1
 // for rows without an origin.
-type stampColumns struct{ stamp, time, split, pos, route int }
+type stampColumns struct {
+	stamp, time, split, pos, route int
+	elements                       []int // see dataflow.SysElement
+}
 
 // stampRun is a batch whose rows are in order; those before next are gone.
 type stampRun struct {
-	batch   arrow.RecordBatch
-	seq     uint64 // the order of arrival
-	next    int
-	stamps  []int64
-	times   []int64
-	splits  *array.Int32
-	pos     []int64
-	content [][]byte    // only without an origin
-	saved   *stampSaved // nil: not in the state yet
+	batch  arrow.RecordBatch
+	seq    uint64 // the order of arrival
+	next   int
+	stamps []int64
+	times  []int64
+	splits *array.Int32
+	pos    []int64
+	// elements tell rows of one position apart.
+	elements [][]int32
+	content  [][]byte    // only without an origin
+	saved    *stampSaved // nil: not in the state yet
 }
 
 // stampBatch bounds the batches that the inner operator gets.
@@ -80,7 +85,7 @@ func inOrderOf(column string, env *dataflow.Env, schema *arrow.Schema, route str
 	o := &stampOrder{env: env, inner: inner, cols: stampColumns{
 		stamp: dataflow.Column(schema, column), time: dataflow.Column(schema, dataflow.SysTime),
 		split: dataflow.Column(schema, dataflow.SysSplit), pos: dataflow.Column(schema, dataflow.SysPos),
-		route: dataflow.Column(schema, route),
+		route: dataflow.Column(schema, route), elements: dataflow.ElementColumns(schema),
 	}}
 	if err := o.restore(schema); err != nil {
 		return nil, fmt.Errorf("restore waiting rows: %w", err)
@@ -142,6 +147,9 @@ func (o *stampOrder) newRun(b arrow.RecordBatch) *stampRun {
 	if o.cols.split >= 0 && o.cols.pos >= 0 {
 		r.splits = b.Column(o.cols.split).(*array.Int32)
 		r.pos = b.Column(o.cols.pos).(*array.Int64).Int64Values()
+		for _, c := range o.cols.elements {
+			r.elements = append(r.elements, b.Column(c).(*array.Int32).Int32Values())
+		}
 		return r
 	}
 	r.content = make([][]byte, b.NumRows())
@@ -172,7 +180,15 @@ func (o *stampOrder) compare(a *stampRun, i int, b *stampRun, j int) int {
 			return c
 		}
 	}
-	return order(a.pos[i], b.pos[j])
+	if x, y := a.pos[i], b.pos[j]; x != y {
+		return order(x, y)
+	}
+	for n := range a.elements {
+		if x, y := a.elements[n][i], b.elements[n][j]; x != y {
+			return order(int64(x), int64(y))
+		}
+	}
+	return 0
 }
 
 func order(x, y int64) int {

@@ -88,8 +88,7 @@ func (o *topOrder) place(dst []byte, row int) (place []byte, terms int) {
 	}
 	dst = binary.BigEndian.AppendUint64(dst, uint64(o.times[row])^1<<63)
 	if o.split != nil {
-		dst = append(dst, o.name(o.split[row])...)
-		dst = binary.BigEndian.AppendUint64(dst, uint64(o.pos[row])^1<<63)
+		dst = o.appendOrigin(dst, row)
 	} else {
 		dst = o.rows.append(dst, row)
 	}

@@ -9,6 +9,7 @@ import (
 	"frazil/dataflow/component"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
 // UnionConfig configures union. It has no settings.
@@ -56,7 +57,7 @@ func unionDifference(a, b dataflow.Stream) string {
 	if a.Changelog != b.Changelog || !slices.Equal(a.Key, b.Key) {
 		return fmt.Sprintf("the first is %s, the second %s", unionKind(a), unionKind(b))
 	}
-	left, right := a.Schema.Fields(), b.Schema.Fields()
+	left, right := withoutElements(a.Schema), withoutElements(b.Schema)
 	for i := range max(len(left), len(right)) {
 		switch {
 		case i >= len(left) || i < len(right) && dataflow.IsSystem(left[i].Name) && !dataflow.IsSystem(right[i].Name):
@@ -80,11 +81,31 @@ func unionKind(s dataflow.Stream) string {
 	return fmt.Sprintf("a changelog by %v", s.Key)
 }
 
-// unionSchema is the inputs' schema, a column nullable if it is in any.
+// withoutElements are the fields of s but for the numbers of elements, which rows
+// that no unnest made do not have.
+func withoutElements(s *arrow.Schema) []arrow.Field {
+	elements := dataflow.ElementColumns(s)
+	var out []arrow.Field
+	for i, f := range s.Fields() {
+		if !slices.Contains(elements, i) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// unionSchema is the inputs' schema, a column nullable if it is in any, with the
+// numbers of elements of the input that has the most.
 func unionSchema(inputs []dataflow.Stream) *arrow.Schema {
-	fields := slices.Clone(inputs[0].Schema.Fields())
+	most := inputs[0].Schema
 	for _, s := range inputs[1:] {
-		for i, f := range s.Schema.Fields() {
+		if s.Schema.NumFields() > most.NumFields() {
+			most = s.Schema
+		}
+	}
+	fields := slices.Clone(most.Fields())
+	for _, s := range inputs {
+		for i, f := range withoutElements(s.Schema) {
 			fields[i].Nullable = fields[i].Nullable || f.Nullable
 		}
 	}
@@ -104,7 +125,21 @@ func newUnion(_ context.Context, env *dataflow.Env, in component.OperatorIn, _ U
 // Process passes the batch on.
 func (u *union) Process(ctx context.Context, _ int, b arrow.RecordBatch, out dataflow.Emitter) error {
 	u.env.Fates.Passed.Add(b.NumRows())
-	return out.Emit(ctx, 0, statelessSchema(b, u.schema))
+	missing := u.schema.NumFields() - int(b.NumCols())
+	if missing == 0 {
+		return out.Emit(ctx, 0, statelessSchema(b, u.schema))
+	}
+	// No unnest stands before this input, or fewer than before the others.
+	none := array.NewInt32Builder(u.env.Alloc)
+	defer none.Release()
+	none.AppendValues(make([]int32, b.NumRows()), nil)
+	zeros := none.NewArray()
+	defer zeros.Release()
+	cols := slices.Clone(b.Columns())
+	for range missing {
+		cols = append(cols, zeros)
+	}
+	return out.Emit(ctx, 0, array.NewRecordBatch(u.schema, cols, b.NumRows()))
 }
 
 // Close has nothing to free.

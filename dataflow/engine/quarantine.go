@@ -265,12 +265,8 @@ func (q *quarantineTask) row(p portInfo, b arrow.RecordBatch, i int) Quarantined
 	} else {
 		row.Reason = p.port
 		row.Row = dataflow.RowJSON(b, i)
-		s := b.Schema()
-		if split, pos := dataflow.Column(s, dataflow.SysSplit), dataflow.Column(s, dataflow.SysPos); split >= 0 && pos >= 0 {
-			id := b.Column(split).(*array.Int32).Value(i)
-			source, name := q.splits.Name(id)
-			row.Source, row.Split = source, string(name)
-			row.Where = q.splits.Locate(id, b.Column(pos).(*array.Int64).Value(i))
+		if source, split, where, ok := q.splits.Origin(b, i); ok {
+			row.Source, row.Split, row.Where = source, string(split), where
 		}
 	}
 	if row.Source == "" {
