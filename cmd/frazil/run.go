@@ -35,6 +35,7 @@ type runFlags struct {
 	discard   []string
 	logFormat string
 	logLevel  slog.Level
+	standby   bool
 	preview   previewFlags
 }
 
@@ -52,6 +53,7 @@ func (f *runFlags) define(fs *flag.FlagSet) {
 		f.idle = d.D()
 		return nil
 	})
+	fs.BoolVar(&f.standby, "standby", false, "while another process runs this pipeline, wait, and take over when it has ended")
 	fs.DurationVar(&f.maxRetry, "max-retry", 0, "give up after retrying a transient error for so long (default: never)")
 	fs.Func("discard-state", "drop the old state of this step; may be repeated", func(s string) error {
 		f.discard = append(f.discard, s)
@@ -117,11 +119,15 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 		return exitFailed, err
 	}
 	defer stopTracing()
-	store, err := state.Open(p.StateDir, state.Options{Logger: log, CacheBytes: p.StateMemory / 8})
+	store, err := c.openState(p, f, log)
+	if errors.Is(err, errStoodBy) {
+		log.Info(err.Error())
+		return exitOK, nil
+	}
 	if err != nil {
 		var locked *state.LockedError
 		if errors.As(err, &locked) {
-			return exitFailed, fmt.Errorf("state directory %s is in use by process %d: stop it first, or give this pipeline another state.dir", p.StateDir, locked.PID)
+			return exitFailed, fmt.Errorf("state directory %s is in use by process %d: stop it first, wait for its end with --standby, or give this pipeline another state.dir", p.StateDir, locked.PID)
 		}
 		return exitFailed, err
 	}
@@ -151,6 +157,33 @@ func (c *cli) runLoaded(p *pipelines.Pipeline, f runFlags) (code int, err error)
 	c.summary(c.summaryWriter(p), p, job, res, store, time.Since(started))
 	return exitOK, nil
 }
+
+// openState opens the state directory; with --standby it waits for the process that has it.
+func (c *cli) openState(p *pipelines.Pipeline, f runFlags, log *slog.Logger) (*state.Store, error) {
+	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	for said := false; ; said = true {
+		store, err := state.Open(p.StateDir, state.Options{Logger: log, CacheBytes: p.StateMemory / 8})
+		var locked *state.LockedError
+		if !f.standby || !errors.As(err, &locked) {
+			return store, err
+		}
+		if !said {
+			log.Info("standing by: the state directory is in use", "state", p.StateDir, "process", locked.PID)
+		}
+		select {
+		case <-stop.Done():
+			return nil, errStoodBy
+		case <-time.After(standbyEvery):
+		}
+	}
+}
+
+// errStoodBy: the process was asked to end before it had anything to do.
+var errStoodBy = errors.New("stopped while standing by")
+
+// standbyEvery is how often it is looked whether the state directory is free.
+const standbyEvery = 200 * time.Millisecond
 
 // disksOf are the folders that a full disk would stop.
 func disksOf(p *pipelines.Pipeline) []string {

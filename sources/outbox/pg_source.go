@@ -11,6 +11,7 @@ import (
 	"frazil/dataflow"
 
 	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
 )
 
 // pgSource reads an outbox by logical replication. Poll's goroutine owns all that
@@ -311,6 +312,9 @@ func (s *pgSource) streaming(ctx context.Context) (*stream, error) {
 		return nil, err
 	}
 	defer conn.Close(ctx)
+	if there, err = unread(ctx, conn, s.pg.Slot, there); err != nil {
+		return nil, err
+	}
 	if err := checkSlot(s.pg.Slot, there, s.pos.lsn); err != nil {
 		return nil, err
 	}
@@ -324,6 +328,22 @@ func (s *pgSource) streaming(ctx context.Context) (*stream, error) {
 // letGo is how long a reader before us may take to let go of the slot: the server notices a
 // moment later that a connection has ended.
 const letGo = 5 * time.Second
+
+// unread waits until nobody reads the slot. Another instance of the pipeline that does
+// moves it: only when that one has ended does it tell where to go on.
+func unread(ctx context.Context, conn *pgx.Conn, name string, there *slot) (*slot, error) {
+	var err error
+	for began := time.Now(); err == nil && there != nil && there.active; there, err = findSlot(ctx, conn, name) {
+		if time.Since(began) > letGo {
+			return nil, dataflow.Unavailable(fmt.Errorf("another process reads the replication slot %s: is the pipeline running twice? This one takes over when that one has ended", name))
+		}
+		wait(ctx, 50*time.Millisecond)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return there, err
+}
 
 // follow reads the log from a position on, when nobody else does any more.
 func (s *pgSource) follow(ctx context.Context, at pglogrepl.LSN) (*stream, error) {
