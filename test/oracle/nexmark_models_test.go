@@ -30,6 +30,7 @@ var nexmarkModels = []struct {
 	{"q17", "q17", nil, modelQ17},
 	{"q18", "q18", nil, modelQ18},
 	{"q19", "q19", nil, modelQ19},
+	{"q21", "q21", nil, modelQ21},
 	{"q22", "q22", nil, modelQ22},
 }
 
@@ -194,6 +195,21 @@ func modelQ14(bids []generate.NexmarkBid) []map[string]any {
 		}
 	}
 	return slices.DeleteFunc(out, func(r map[string]any) bool { return r == nil })
+}
+
+func modelQ21(bids []generate.NexmarkBid) (out []map[string]any) {
+	known := map[string]string{"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
+	for _, b := range bids {
+		id, ok := known[strings.ToLower(b.Channel)]
+		if !ok {
+			_, id, ok = strings.Cut(b.URL, "&channel_id=")
+			id, _, _ = strings.Cut(id, "&")
+		}
+		if ok {
+			out = append(out, map[string]any{"auction": number(b.Auction), "bidder": number(b.Bidder), "price": number(b.Price), "channel": b.Channel, "channel_id": id})
+		}
+	}
+	return out
 }
 
 func modelQ22(bids []generate.NexmarkBid) (out []map[string]any) {

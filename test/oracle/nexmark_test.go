@@ -46,6 +46,7 @@ var nexmarkCases = []nexmarkCase{
 	{golden: "q17", file: "q17"},
 	{golden: "q18", file: "q18"},
 	{golden: "q19", file: "q19"},
+	{golden: "q21", file: "q21"},
 	{golden: "q22", file: "q22"},
 }
 
