@@ -31,7 +31,7 @@ var regexQuestions = []string{
 // refused, are not among them.
 func TestRandomRegularExpressions(t *testing.T) {
 	url := rig.Postgres(t)
-	full.Suite{Name: "regular-expressions", Total: 200, Short: 2}.Run(t, func(t *testing.T, portion int) full.Figures {
+	full.Suite{Name: "random-regexes", Total: 200, Short: 2}.Run(t, func(t *testing.T, portion int) full.Figures {
 		return randomRegexes(t, url, portion)
 	})
 }
