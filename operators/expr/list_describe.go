@@ -14,6 +14,7 @@ func init() {
 	d("array_to_string", "The elements, joined; null ones are left out, or written as the last operand.", example{"array_to_string(array[1, null, 3], ',')", "1,3"}, example{"array_to_string(array[1, null, 3], ',', '?')", "1,?,3"})
 	d("string_to_array", "The parts of a text between separators; parts equal to the last operand are null. A null separator gives the characters.", example{"string_to_array('a,b', ',')", "{a,b}"}, example{"string_to_array('a,-', ',', '-')", "{a,NULL}"})
 	d("trim_array", "Without the last elements.", example{"trim_array(array[1, 2, 3], 1)", "{1,2}"})
+	f("array_fill", "array_fill(value, array[n])", "A list of n times the value, at most 1,048,576.", example{"array_fill(7, array[3])", "{7,7,7}"})
 	f("array_append", "array_append(list, element)", "A list with one more element at its end.", example{"array_append(array[1], 2)", "{1,2}"})
 	f("array_prepend", "array_prepend(element, list)", "A list with one more element at its beginning.", example{"array_prepend(1, array[2])", "{1,2}"})
 	f("array_cat", "array_cat(list, list)", "Two lists as one.", example{"array_cat(array[1], array[2, 3])", "{1,2,3}"})

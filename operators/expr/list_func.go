@@ -33,6 +33,7 @@ func init() {
 		function{name: "string_to_array", args: []kind{kString, kString, kString}, result: textsType, loose: true, kernel: stringToArray},
 		function{name: "trim_array", args: []kind{l, kInt32}, result: sameType, fails: true, kernel: trimArray},
 	)
+	specialForms["array_fill"] = (*binder).arrayFill
 	for name, f := range map[string]listForm{
 		"array_append": {"le", appendElement}, "array_prepend": {"el", appendElement}, "array_cat": {"ll", concatLists},
 		"array_remove": {"le", removeElement}, "array_replace": {"lee", replaceElement},
@@ -40,6 +41,58 @@ func init() {
 	} {
 		specialForms[name] = func(b *binder, a *ast) (*node, error) { return b.listCall(a, f) }
 	}
+}
+
+// arrayFill binds array_fill(value, array[n]).
+func (b *binder) arrayFill(a *ast) (*node, error) {
+	args, err := b.bindAll(a.args)
+	if err != nil {
+		return nil, err
+	}
+	if len(args) != 2 {
+		return nil, errAt(a.pos, "array_fill takes a value and a list with the number of elements")
+	}
+	if args[0].unknown {
+		return nil, errAt(args[0].pos, "array_fill: the type of the value is not known: add a cast")
+	}
+	if args[0].typ.k >= kList {
+		return nil, errAt(args[0].pos, "lists of %s are not supported here", args[0].typ)
+	}
+	if args[1], err = b.convert(args[1], listOf(tInt32), implicitCast); err != nil {
+		return nil, err
+	}
+	return b.add(&node{typ: listOf(args[0].typ), pos: a.pos, end: a.end, args: args, eval: evalCall, kernel: fillKernel, loose: true, fails: true})
+}
+
+// maxFill bounds a list that is made of a number.
+const maxFill = 1 << 20
+
+func fillKernel(c *call, out *vec, a []*vec) {
+	l := newLists(out, c.node.typ.elem(), c.n)
+	for i := range c.n {
+		if !a[1].isNull(i) {
+			from, to := a[1].span(i)
+			switch {
+			case to-from > 1:
+				c.fail(i, badArgument, "lists have one dimension, and %d are asked for", to-from)
+			case to > from && a[1].elem.isNull(from):
+				c.fail(i, badArgument, "the number of elements is null")
+			case to > from:
+				n := int(of[int32](a[1].elem)[from])
+				if n < 0 || n > maxFill {
+					c.fail(i, badArgument, "expected a number of elements between 0 and %d, got %d", maxFill, n)
+					break
+				}
+				for range n {
+					l.add(a[0], i)
+				}
+			}
+		} else if c.counts(i) {
+			c.fail(i, badArgument, "the number of elements is null")
+		}
+		l.end()
+	}
+	l.done()
 }
 
 func textsType([]*node) (typ, error) { return tTexts, nil }
