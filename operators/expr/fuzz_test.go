@@ -24,7 +24,9 @@ func FuzzCompile(f *testing.F) {
 		"power(amount, qty) + ln(price) - |/ temp ^ 2", "~ price & 7 # 3 << qty", "width_bucket(temp, 0, 10, qty)", "factorial(qty) / gcd(price, 12)", "sind(temp) * atan2d(temp, 1)",
 		"overlay(channel placing 'x' from qty for 2)", "channel is not nfd normalized", "normalize(channel, NFKC)", "unistr(channel || '\\0041')", "format('%2$*1$s|%I|%L', qty, channel, price)",
 		"encode(sha256(channel::binary), 'base64')", "convert_from(decode(channel, 'hex'), 'utf8')", "set_bit(channel::binary, price, qty)", "quote_nullable(amount) || quote_ident(channel)",
-		"temp is distinct from null", "substring(channel from 2 for 3)", "date_trunc('day', ts, 'Europe/Berlin')", "1e37 * amount",
+		"temp is distinct from null", "array[qty, 1][1:2] @> '{1}'", "'{\"a\": [1]}'::jsonb -> 'a' ->> 0", "qty = any(array[1, null])", "(price, qty) < (1, 2)",
+		"channel ~ '^a(b|c)+$' and regexp_replace(channel, '(.)', '\\1x', 'g') <> ''", "overlay(channel placing 'x' from 2 for 1)", "interval '5' minute * qty",
+		"make_interval(days => qty)", "position('x' in channel)::smallint", "to_char(ts, 'YYYY-MM-DD')", "format('%s-%s', qty, price)", "width_bucket(temp, 0, 10, 5)", "substring(channel from 2 for 3)", "date_trunc('day', ts, 'Europe/Berlin')", "1e37 * amount",
 	} {
 		f.Add(s)
 	}
@@ -49,13 +51,26 @@ func FuzzCompile(f *testing.F) {
 		if again.String() != e.String() {
 			t.Fatalf("%q: canonical form %q becomes %q", text, e, again)
 		}
-		a, _, err := e.NewEvaluator(alloc).Eval(b)
+		a, bad, err := e.NewEvaluator(alloc).Eval(b)
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
+		defer a.Release()
 		if a.Len() != int(b.NumRows()) {
 			t.Fatalf("%q: %d values for %d rows", text, a.Len(), b.NumRows())
 		}
-		a.Release()
+		a2, bad2, err := again.NewEvaluator(alloc).Eval(b)
+		if err != nil {
+			t.Fatalf("%q: canonical form %q: %v", text, e, err)
+		}
+		defer a2.Release()
+		if e.TypeText() != again.TypeText() || len(bad) != len(bad2) {
+			t.Fatalf("%q is %s and fails in %d rows, its canonical form %q is %s and fails in %d", text, e.TypeText(), len(bad), e, again.TypeText(), len(bad2))
+		}
+		for i := range a.Len() {
+			if x, y := string(AppendText(nil, a, i)), string(AppendText(nil, a2, i)); x != y {
+				t.Fatalf("%q: row %d is %s, of its canonical form %q %s", text, i, x, e, y)
+			}
+		}
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"frazil/dataflow/flowtest/program"
+	"frazil/dataflow/flowtest/leak"
 )
 
-func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }

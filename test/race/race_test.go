@@ -37,7 +37,7 @@ var packages = []string{
 	"./examples/fleet", "./examples/http", "./examples/kafka/fill", "./examples/mqtt/fleet", "./test/proof", "./test/failpoints",
 	"./test/storage", "./test/simulation", "./test/faults", "./test/network", "./sinks/kafka", "./test/simulation/world",
 	"./test/proof/model", "./sources/outbox", "./test/outbox", "./examples/outbox/shop",
-	"./sinks/postgres", "./sinks/http", "./sinks/mqtt", "./test/sinks", "./dataflow/registry", "./test/registry",
+	"./sinks/postgres", "./sinks/http", "./sinks/mqtt", "./test/sinks", "./dataflow/registry", "./test/registry", "./operators/expr/exprtest", "./test/expressions",
 }
 
 // TestRaces: no test makes the detector speak.
