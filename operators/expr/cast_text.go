@@ -103,13 +103,13 @@ func eachValue(c *call, out *vec, f func(dst []byte, i int) []byte) {
 
 func castToText(c *call, out *vec, a []*vec) {
 	write := textOf(c.node.args[0].typ, a[0])
-	limit := int(c.node.typ.p)
+	t := c.node.typ
 	m := a[0].mask()
 	eachValue(c, out, func(dst []byte, i int) []byte {
 		start := len(dst)
 		dst = write(dst, i&m)
-		if limit > 0 {
-			dst = dst[:start+len(firstRunes(string(dst[start:]), limit))]
+		if t.p > 0 || t.char() {
+			dst = dst[:start+len(t.cut(string(dst[start:])))]
 		}
 		return dst
 	})
@@ -212,7 +212,7 @@ func firstRunes(s string, n int) string {
 func castVarchar(c *call, out *vec, a []*vec) {
 	m := a[0].mask()
 	eachValue(c, out, func(dst []byte, i int) []byte {
-		return append(dst, firstRunes(a[0].text(i&m), int(c.node.typ.p))...)
+		return append(dst, c.node.typ.cut(a[0].text(i&m))...)
 	})
 }
 

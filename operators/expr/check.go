@@ -272,6 +272,7 @@ func (b *binder) apply(a *ast, name string, args []*node) (*node, error) {
 	} else if n != nil {
 		return b.add(n)
 	}
+	charLiterals(name, args)
 	f, err := resolve(name, args)
 	if f == nil {
 		return nil, noFunction(a.pos, name, args, err)
@@ -335,8 +336,9 @@ func (b *binder) convert(n *node, to typ, context castContext) (*node, error) {
 		switch {
 		case to.k == kDecimal && to.p == free, from == to:
 			return n, nil
-		case to.k == kString && (to.p == 0 || from.p != 0 && from.p <= to.p):
+		case to.k == kString && (to.p == 0 || from.p != 0 && from.p <= to.p) && (!to.char() || from.char()):
 			return n, nil
+		case to.char():
 		case to.k != kDecimal && to.p == 0:
 			return n, nil
 		}
@@ -441,6 +443,9 @@ func (b *binder) commonType(what string, args []*node) (typ, error) {
 	t.dt = nil
 	if t.k != kDecimal && t.k != kList {
 		t.p = 0
+		if t.k == kString {
+			t.s = 0
+		}
 	}
 	if t.k == kDecimal {
 		for _, a := range args { // literals keep their places

@@ -120,12 +120,14 @@ func (b *binder) comparison(a *ast, op string, l, r *node) (*node, error) {
 	if n, err := b.listOperator(a, op, []*node{l, r}); n != nil || err != nil {
 		return n, err
 	}
-	f, err := resolve(op, []*node{l, r})
+	args := []*node{l, r}
+	charLiterals(op, args)
+	f, err := resolve(op, args)
 	if f == nil {
-		return nil, noFunction(a.pos, op, []*node{l, r}, err)
+		return nil, noFunction(a.pos, op, args, err)
 	}
 	n := &node{typ: tBool, pos: a.pos, end: a.end, kernel: f.kernel}
-	for i, x := range []*node{l, r} {
+	for i, x := range args {
 		to := typ{k: f.as[i]}
 		if to.k == kDecimal {
 			to.p = free

@@ -113,13 +113,13 @@ func divWhole(_ *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad) {
 	n, d := x.big(), y.big()
 	n.Mul(n, tenTo(t))
 	r, ok := decOfBig(n.Quo(n, d.Mul(d, tenTo(s))))
-	return r, tooManyDigits(ok, 0)
+	return r, mustFit(ok, 0)
 }
 
 func tenTo(n int32) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
-// tooManyDigits is nil if ok.
-func tooManyDigits(ok bool, places int32) *dataflow.Bad {
+// mustFit is nil if ok: the value has no more digits than a decimal.
+func mustFit(ok bool, places int32) *dataflow.Bad {
 	if ok {
 		return nil
 	}
@@ -139,7 +139,7 @@ func sqrtDec(c *call, x dec, s int32) (dec, *dataflow.Bad) {
 		q.Add(q, big.NewInt(1))
 	}
 	r, ok := decOfBig(q)
-	return r, tooManyDigits(ok, to)
+	return r, mustFit(ok, to)
 }
 
 func expDec(c *call, x dec, s int32) (dec, *dataflow.Bad) { return expReal(c, realOf(x, s)) }
@@ -149,7 +149,7 @@ func expReal(c *call, x *big.Float) (dec, *dataflow.Bad) {
 	to := c.node.typ.s
 	switch f, _ := x.Float64(); {
 	case f > 90: // more than 38 digits
-		return dec{}, tooManyDigits(false, to)
+		return dec{}, mustFit(false, to)
 	case f < -90:
 		return dec{}, nil
 	}
@@ -227,7 +227,7 @@ func powWhole(x dec, s int32, n int64, to int32) (dec, *dataflow.Bad) {
 	}
 	num.Mul(num, tenTo(to))
 	r, ok := decOfBig(quoHalf(num, den))
-	return r, tooManyDigits(ok, to)
+	return r, mustFit(ok, to)
 }
 
 // quoHalf is a / b rounded half away from zero. It changes a and b.

@@ -28,7 +28,7 @@ func roundReal(x *big.Float, s int32) (dec, *dataflow.Bad) {
 	}
 	n, _ := x.Add(x, half).Int(nil)
 	d, ok := decOfBig(n)
-	return d, tooManyDigits(ok, s)
+	return d, mustFit(ok, s)
 }
 
 var (

@@ -38,7 +38,8 @@ const (
 )
 
 // typ is a type. Decimals have precision and scale, strings may have a most
-// length in characters (varchar(n)), times a precision below the second; nested
+// length in characters (varchar(n)), and s is 1 for char(n), whose values are
+// kept without the blanks at their end, times a precision below the second; nested
 // types keep their Arrow form. Of a list k is kList and the rest that of its elements,
 // e their kind; dt is the column's Arrow form where it comes from one.
 type typ struct {
@@ -104,7 +105,12 @@ func (t typ) String() string {
 			return "decimal"
 		}
 	case kString:
-		if t.p > 0 {
+		switch {
+		case t.char() && t.p == 0:
+			return "bpchar"
+		case t.char():
+			return fmt.Sprintf("char(%d)", t.p)
+		case t.p > 0:
 			return fmt.Sprintf("varchar(%d)", t.p)
 		}
 	case kTime, kTimestamp, kTimestampTZ:
@@ -268,6 +274,7 @@ var typeWords = map[string]typ{
 	"float8": tFloat64, "float64": tFloat64, "float": tFloat64,
 	"numeric": tDecimal, "decimal": tDecimal, "dec": tDecimal,
 	"text": tString, "string": tString, "varchar": tString,
+	"char": {k: kString, p: 1, s: 1}, "character": {k: kString, p: 1, s: 1}, "bpchar": {k: kString, s: 1},
 	"bytea": {k: kBinary}, "binary": {k: kBinary},
 	"date": {k: kDate}, "time": {k: kTime},
 	"timestamp": tTimestamp, "timestamptz": {k: kTimestampTZ},
@@ -276,7 +283,6 @@ var typeWords = map[string]typ{
 }
 
 var unsupportedTypes = map[string]string{
-	"char": "use string", "character": "use string", "bpchar": "use string",
 	"timetz": "use time or timestamptz", "money": "use decimal(p,s)",
 }
 
@@ -290,7 +296,7 @@ func (p *parser) typeName() (typ, error) {
 	switch {
 	case name == "double" && p.word("precision"):
 		name = "float8"
-	case name == "character" && p.word("varying"):
+	case (name == "character" || name == "char") && p.word("varying"):
 		name = "varchar"
 	}
 	if name == "list" && p.op("<") { // the language's own spelling
@@ -338,7 +344,7 @@ func (p *parser) typeModifier(pos int, name string, out *typ) error {
 	switch out.k {
 	case kDecimal, kTime, kTimestamp, kTimestampTZ:
 	case kString:
-		if name == "varchar" {
+		if name == "varchar" || out.char() {
 			break
 		}
 		fallthrough
@@ -364,7 +370,7 @@ func (p *parser) typeModifier(pos int, name string, out *typ) error {
 		*out = decimalType(int32(a), int32(b))
 	case kString:
 		if a < 1 || a > 10485760 {
-			return errAt(pos, "varchar(%d): the length must be between 1 and 10485760", a)
+			return errAt(pos, "%s(%d): the length must be between 1 and 10485760", name, a)
 		}
 		out.p = int32(a)
 	default:
