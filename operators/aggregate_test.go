@@ -32,7 +32,12 @@ func sharedFile(t *testing.T, path string) io.Reader {
 	if root == "" {
 		root = filepath.Join("..", "..", "shared")
 	}
-	f, err := os.Open(filepath.Join(root, path))
+	file := filepath.Join(root, path)
+	// Another folder of the same form as data/postgres.
+	if name, ok := strings.CutPrefix(path, "data/postgres/"); ok && os.Getenv("FRAZIL_DATA") != "" {
+		file = filepath.Join(os.Getenv("FRAZIL_DATA"), name)
+	}
+	f, err := os.Open(file)
 	if err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("outside data is missing: %v", err)
@@ -165,7 +170,7 @@ func TestAggregatesLikePostgres(t *testing.T) {
 		oracleRun(t, c, set.rows)
 	}
 	t.Logf("%d compared, left out: %v", compared, left)
-	if compared < 205 {
+	if os.Getenv("FRAZIL_DATA") == "" && compared < 205 || compared == 0 {
 		t.Errorf("only %d cases compared", compared)
 	}
 }
