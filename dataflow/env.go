@@ -34,6 +34,8 @@ type Env struct {
 	Log   *slog.Logger
 	// Fates counts the step's rows in this task.
 	Fates *Fates
+	// Broken counts the rules of a contract that rows break, by name.
+	Broken *Tally
 	// Splits names the splits of SysSplit.
 	Splits *SplitTable
 	// Closed is shared by all tasks of a step: see ClosedUpTo.

@@ -128,6 +128,7 @@ type contract struct {
 	// version gives each row the index of its version; nil: there are none.
 	version *expr.Evaluator
 	found   []violation
+	broken  []int64 // by check, of the batch
 	rows    []int32
 	value   []byte
 }
@@ -252,8 +253,15 @@ func (c *contract) ofItsVersion(b arrow.RecordBatch) error {
 	return nil
 }
 
-// errors joins what was found of each row.
+// errors joins what was found of each row, and counts it by rule.
 func (c *contract) errors(b arrow.RecordBatch) []expr.RowError {
+	c.broken = append(c.broken[:0], make([]int64, len(c.checks))...)
+	for _, v := range c.found {
+		c.broken[v.check]++
+	}
+	for i, n := range c.broken {
+		c.env.Broken.Add(c.checks[i].rule, n)
+	}
 	var errs []expr.RowError
 	for i := 0; i < len(c.found); {
 		row := c.found[i].row

@@ -21,6 +21,8 @@ const everyVersion = -1
 // contractCheck is one thing that rows must keep. One of expr and pattern is set, or
 // the column must not be null.
 type contractCheck struct {
+	// rule is its place in the file, for metrics.
+	rule string
 	// what it is about, and what is expected, for people.
 	what, expected string
 	// column whose value a message shows, or that is looked at; -1: none.
@@ -63,8 +65,9 @@ func (c *contractCompiler) add(path, format string, args ...any) {
 	c.problems = append(c.problems, component.Problem{Path: component.Join(c.path, path), Msg: fmt.Sprintf(format, args...)})
 }
 
-func (c *contractCompiler) check(x contractCheck) {
-	x.version = c.version
+// check adds a check, which stands at path.
+func (c *contractCompiler) check(path string, x contractCheck) {
+	x.rule, x.version = component.Join(c.path, path), c.version
 	c.plan.checks = append(c.plan.checks, x)
 }
 
@@ -88,7 +91,7 @@ func (c *contractCompiler) breaks(path string, x contractCheck, format string, a
 		return
 	}
 	x.expr = e
-	c.check(x)
+	c.check(path, x)
 }
 
 func (c *contractCompiler) typeOf(column int) string {
@@ -118,7 +121,7 @@ func (c *contractCompiler) envelope(e ContractEnvelope) {
 			continue
 		}
 		x := contractCheck{what: columnText(part.column), expected: "the envelope needs its " + part.key, column: i}
-		c.check(x)
+		c.check(path, x)
 		if t.ID() == arrow.STRING {
 			c.breaks(path, x, "%s = ''", quoteColumn(part.column))
 		}
@@ -203,7 +206,7 @@ func (c *contractCompiler) rules(r ContractRules) {
 		if slices.Contains(r.Required[:n], name) {
 			c.add(path, "column %q stands twice", name)
 		} else if i, ok := c.column(path, name); ok {
-			c.check(contractCheck{what: columnText(name), expected: "required", column: i})
+			c.check("required."+name, contractCheck{what: columnText(name), expected: "required", column: i})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Allowed)) {
@@ -291,7 +294,7 @@ func (c *contractCompiler) matches(name, pattern string) {
 		c.add(path, "the pattern is no regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		return
 	}
-	c.check(contractCheck{what: columnText(name), expected: "expected a match of " + pattern, column: i, pattern: re})
+	c.check(path, contractCheck{what: columnText(name), expected: "expected a match of " + pattern, column: i, pattern: re})
 }
 
 func (c *contractCompiler) rule(r component.NamedExpr) {
@@ -310,5 +313,5 @@ func (c *contractCompiler) rule(r component.NamedExpr) {
 		c.problems = append(c.problems, component.Problem{Path: path, Msg: err.Error()})
 		return
 	}
-	c.check(contractCheck{what: "rule " + r.Name, expected: e.String() + " is false", column: -1, expr: broken})
+	c.check("rules."+r.Name, contractCheck{what: "rule " + r.Name, expected: e.String() + " is false", column: -1, expr: broken})
 }

@@ -36,6 +36,7 @@ var (
 	descSkipped     = desc("source_skipped_total", "Records that are no rows by rule (a tombstone), by reason, since the pipeline first started.", "step", "reason")
 	descExtra       = desc("source_extra_fields_total", "Fields outside the decode schema, by name, since the pipeline first started.", "step", "field")
 	descFate        = desc("step_rows_total", "Rows by fate at the last epoch, since the pipeline first started.", "step", "fate")
+	descBroken      = desc("contract_violations_total", "Rows that broke a rule of a contract, since this process started.", "step", "rule")
 	descHeld        = desc("step_held_rows", "Rows that wait inside a step.", "step")
 	descEpoch       = desc("epoch", "The last durable epoch.")
 	descEpochAt     = desc("last_epoch_timestamp_seconds", "When the last epoch became durable, as Unix time.")
@@ -99,6 +100,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			send(descFate, counter, float64(n), step, fate)
 		}
 		send(descHeld, gauge, float64(k.Held), step)
+	}
+	for step, rules := range s.Broken {
+		for rule, n := range rules {
+			send(descBroken, counter, float64(n), step, rule)
+		}
 	}
 	send(descEpoch, gauge, float64(s.Epoch))
 	if !s.LastEpochAt.IsZero() {

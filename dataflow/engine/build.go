@@ -32,6 +32,7 @@ type plant struct {
 	readers map[PortRef][]readerRef
 	reports func(report)
 	bads    *badLog
+	broken  map[string]*dataflow.Tally
 	closers []func() error
 	// paused: state or held rows are at the ceiling; the sources wait, but for
 	// those that hold the watermark back when only rows are held.
@@ -161,7 +162,7 @@ func (p *plant) env(step string, task, tasks int) *dataflow.Env {
 	return &dataflow.Env{
 		Pipeline: p.g.Name, Step: step, Task: task, Tasks: tasks, Dir: p.g.Dir, Now: p.o.Now,
 		Alloc: memory.DefaultAllocator, Log: p.log.With("step", step), Fates: &dataflow.Fates{},
-		Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8, WALDir: p.o.WALDir, SpoolDir: p.o.SpoolDir, FS: files,
+		Broken: p.broken[step], Splits: p.splits, Closed: p.closed[step], Memory: p.o.Memory / 8, WALDir: p.o.WALDir, SpoolDir: p.o.SpoolDir, FS: files,
 		Last: func() dataflow.Time { return p.last(step) },
 	}
 }

@@ -37,6 +37,8 @@ type Job struct {
 	}
 	restarts atomic.Int64
 	bads     *badLog
+	// broken counts by operator; see dataflow.Env.
+	broken map[string]*dataflow.Tally
 	// fixed are the rows of the quarantine that were sent again, by source.
 	fixed   map[string]*fixedStream
 	control sync.Mutex // of the quarantine
@@ -63,6 +65,10 @@ func NewJob(g *Graph, o Options) *Job {
 	j := &Job{g: g, o: o.withDefaults(), stop: make(chan struct{}), ask: make(chan struct{}, 1)}
 	j.mu.status.Targets = map[string]TargetStatus{}
 	j.bads = newBadLog(j.o.Log, j.o.Now)
+	j.broken = map[string]*dataflow.Tally{}
+	for _, op := range g.Operators {
+		j.broken[op.Name] = &dataflow.Tally{}
+	}
 	return j
 }
 

@@ -54,7 +54,7 @@ func (c *coordinator) prepare(ctx context.Context) error {
 		pressed: make(chan struct{}, 1), over: make(chan struct{}), region: c.j.g.regions(),
 		g: c.j.g, o: c.j.o, log: c.j.o.Log, splits: &dataflow.SplitTable{}, sources: map[string][]*sourceTask{},
 		keyed: map[string][]*keyedTask{}, sinks: map[string]*sinkTask{}, closed: map[string]*dataflow.ClosedUpTo{},
-		track: map[string]*tracker{}, fixed: c.j.fixed, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads,
+		track: map[string]*tracker{}, fixed: c.j.fixed, backlog: map[string]*atomic.Bool{}, reports: func(r report) { c.post(r) }, bads: c.j.bads, broken: c.j.broken,
 	}
 	// Before the targets are asked, which another pipeline's state cannot fit.
 	if c.manifest != nil && c.manifest.Pipeline != c.j.g.Name {

@@ -24,6 +24,9 @@ type Status struct {
 	// Steps are the keyed ones.
 	Steps   map[string]StepStatus
 	Targets map[string]TargetStatus
+	// Broken counts the rules of contracts that rows broke in this process, by step
+	// and rule.
+	Broken map[string]map[string]int64
 	// Ledger of the last durable epoch.
 	Ledger      checkpoint.Ledger
 	Epoch       dataflow.Epoch
@@ -94,11 +97,16 @@ func (s *Status) commitFailed(sink string, err error) {
 
 // Status returns a copy of the job's state; safe for concurrent use.
 func (j *Job) Status() Status {
-	streams := j.streams()
+	streams, broken := j.streams(), map[string]map[string]int64{}
+	for step, t := range j.broken {
+		if n := t.Load(); len(n) > 0 {
+			broken[step] = n
+		}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := j.mu.status
-	out.Streams = streams
+	out.Streams, out.Broken = streams, broken
 	out.Pipeline, out.Restarts = j.g.Name, j.restarts.Load()
 	out.Sources = map[string]SourceStatus{}
 	for k, v := range j.mu.status.Sources {
