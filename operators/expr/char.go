@@ -30,3 +30,13 @@ func charLiterals(op string, args []*node) {
 		}
 	}
 }
+
+// allChar says whether all of args are char(n) or literals.
+func allChar(args []*node) bool {
+	for _, a := range args {
+		if !a.unknown && !a.typ.char() {
+			return false
+		}
+	}
+	return true
+}

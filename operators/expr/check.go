@@ -443,7 +443,7 @@ func (b *binder) commonType(what string, args []*node) (typ, error) {
 	t.dt = nil
 	if t.k != kDecimal && t.k != kList {
 		t.p = 0
-		if t.k == kString {
+		if t.char() && !allChar(args) {
 			t.s = 0
 		}
 	}

@@ -81,6 +81,9 @@ func (p *parser) typedLiteral(t token) (*ast, bool, error) {
 		p.i = start
 		return nil, false, nil
 	}
+	if typ.char() && p.toks[p.i-1].text != ")" {
+		typ.p = 0 // char 'ab' is not cut
+	}
 	s := p.take()
 	if typ.k == kInterval && typ.p == 0 {
 		if err := p.intervalFieldsOf(&typ); err != nil {
