@@ -311,6 +311,9 @@ func (b *binder) apply(a *ast, name string, args []*node) (*node, error) {
 			return nil, errAt(a.pos, "%s", err.Error())
 		}
 	}
+	if name == "||" && f.ret == kString {
+		joinTexts(n)
+	}
 	return b.add(n)
 }
 

@@ -260,6 +260,8 @@ func truncKernel(c *call, out *vec, a []*vec) {
 	x, r := of[int64](a[1]), grow[int64](out, c.n)
 	mu, mx := a[0].mask(), a[1].mask()
 	unit, last := "", ""
+	var z zone
+	zoneName, known := "", false
 	for i := range r {
 		if s := a[0].text(i & mu); i == 0 || s != last {
 			unit, last = dateUnit(s), s
@@ -269,12 +271,13 @@ func truncKernel(c *call, out *vec, a []*vec) {
 			r[i] = us
 			continue
 		}
-		var z zone
-		if len(a) > 2 && c.counts(i) {
-			name := a[2].text(i & a[2].mask())
-			var ok bool
-			if z, ok = zoneNamed(name); !ok {
-				c.fail(i, badArgument, "unknown time zone %q", name)
+		if len(a) > 2 {
+			if name := a[2].text(i & a[2].mask()); !known || name != zoneName {
+				z, known = zoneNamed(name)
+				zoneName = name
+			}
+			if !known {
+				c.fail(i, badArgument, "unknown time zone %q", zoneName)
 				continue
 			}
 			us = z.toLocal(us)
@@ -308,8 +311,11 @@ func isTimeUnit(unit string) bool {
 func truncIntervalKernel(c *call, out *vec, a []*vec) {
 	x, r := of[interval](a[1]), grow[interval](out, c.n)
 	mu, mx := a[0].mask(), a[1].mask()
+	unit, last := "", ""
 	for i := range r {
-		unit := dateUnit(a[0].text(i & mu))
+		if s := a[0].text(i & mu); i == 0 || s != last {
+			unit, last = dateUnit(s), s
+		}
 		v, ok := truncInterval(unit, x[i&mx])
 		r[i] = v
 		if !ok {

@@ -37,6 +37,7 @@ type node struct {
 	kernel kernel
 	loose  bool // the kernel sees nulls
 	fails  bool // it or a part of it may fail a row
+	joins  bool // texts joined by ||
 	konst  *vec
 	col    string // a column
 	colIx  int

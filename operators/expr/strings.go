@@ -17,8 +17,8 @@ func init() {
 	whole := func(name string, k kernel, args ...kind) {
 		register(function{name: name, args: args, ret: kInt32, kernel: k})
 	}
-	text("||", concatTwo, s, s)
-	register(function{name: "||", args: []kind{kBinary, kBinary}, ret: kBinary, kernel: concatTwo})
+	text("||", concatTexts, s, s)
+	register(function{name: "||", args: []kind{kBinary, kBinary}, ret: kBinary, kernel: concatTexts})
 	for k := kBool; k <= kUUID; k++ {
 		if k != kString {
 			register(function{name: "||", args: []kind{s, k}, result: textResult, kernel: concatAny},
@@ -93,18 +93,6 @@ func countText(f func(string) int) kernel {
 	}
 }
 
-func concatTwo(c *call, out *vec, a []*vec) {
-	off, data := growText(out, c.n)
-	x, y := a[0], a[1]
-	mx, my := x.mask(), y.mask()
-	for i := range c.n {
-		data = append(data, x.text(i&mx)...)
-		data = append(data, y.text(i&my)...)
-		off[i+1] = int32(len(data))
-	}
-	setText(out, off, data)
-}
-
 // concatAny is || of a text and another value, which is written as its cast to
 // text is.
 func concatAny(c *call, out *vec, a []*vec) {
@@ -155,35 +143,6 @@ func joinKernel(c *call, out *vec, a []*vec, first int) {
 		}
 		return dst
 	})
-}
-
-// caseKernel changes the case of letters: bytes lo to hi at once, other texts
-// rune by rune.
-func caseKernel(lo, hi byte, f func(rune) rune) kernel {
-	return func(c *call, out *vec, a []*vec) {
-		off, data := growText(out, c.n)
-		m := a[0].mask()
-		for i := range c.n {
-			s := a[0].text(i & m)
-			start := len(data)
-			data = append(data, s...)
-			ascii := true
-			for j, b := range data[start:] {
-				if b-lo <= hi-lo {
-					data[start+j] = b ^ 0x20
-				}
-				ascii = ascii && b < 0x80
-			}
-			if !ascii {
-				data = data[:start]
-				for _, r := range s {
-					data = utf8.AppendRune(data, f(r))
-				}
-			}
-			off[i+1] = int32(len(data))
-		}
-		setText(out, off, data)
-	}
 }
 
 func initcapKernel(c *call, out *vec, a []*vec) {
