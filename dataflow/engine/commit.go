@@ -63,6 +63,9 @@ func (c *coordinator) commit(sink string, commit dataflow.Commit) error {
 	})
 	traced(err)
 	if err == nil {
+		if n, ok := c.committer[sink].refused(); ok {
+			c.j.note(func(s *Status) { s.refusedBy(sink, n) })
+		}
 		c.j.durations.commit(sink).add(c.j.o.Now().Sub(started))
 		return failpoint.Hit(failpoint.AfterCommit)
 	}

@@ -216,6 +216,7 @@ func (j *Job) attemptIn(ctx context.Context, retry *backoff, res *Result, phase 
 	j.note(func(s *Status) { s.Connected = true })
 	retry.reset()
 	*res, err = c.run(ctx)
+	res.Manifest = j.withRefused(res.Manifest)
 	return err
 }
 

@@ -95,6 +95,12 @@ func (s *Status) commitFailed(sink string, err error) {
 	s.Targets[sink] = t
 }
 
+func (s *Status) refusedBy(sink string, n int64) {
+	t := s.Targets[sink]
+	t.Refused = n
+	s.Targets[sink] = t
+}
+
 // Status returns a copy of the job's state; safe for concurrent use.
 func (j *Job) Status() Status {
 	streams, broken := j.streams(), map[string]map[string]int64{}
@@ -120,11 +126,31 @@ func (j *Job) Status() Status {
 	return out
 }
 
-// Manifest returns the last durable manifest, nil before the first.
+// Manifest returns the last durable manifest, nil before the first; what targets have
+// refused is counted up to now.
 func (j *Job) Manifest() *checkpoint.Manifest {
 	j.mu.Lock()
+	m := j.mu.manifest
+	j.mu.Unlock()
+	return j.withRefused(m)
+}
+
+// withRefused is m with the rows that targets refused in the commits since.
+func (j *Job) withRefused(m *checkpoint.Manifest) *checkpoint.Manifest {
+	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.mu.manifest
+	for sink, t := range j.mu.status.Targets {
+		if m == nil || m.Ledger.Steps[sink].Refused >= t.Refused {
+			continue
+		}
+		out := *m
+		out.Ledger.Steps = maps.Clone(m.Ledger.Steps)
+		counts := out.Ledger.Steps[sink]
+		counts.Refused = t.Refused
+		out.Ledger.Steps[sink] = counts
+		m = &out
+	}
+	return m
 }
 
 func (j *Job) attach(p *plant, m *checkpoint.Manifest) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"frazil/dataflow/flowtest/full"
@@ -100,6 +101,10 @@ func TestPostgres(t *testing.T) {
 		}
 		if got, want := number("SELECT count(*) FROM frazil_refused WHERE reason = 'check_failed'"), int64(len(all)+992)/1000; got != want {
 			t.Errorf("%d rows were refused, want %d", got, want)
+		}
+		// The record of the target counts them, whoever was killed.
+		if line := fmt.Sprintf("picky: %d of the staged rows were refused", number("SELECT count(*) FROM frazil_refused")); !strings.Contains(engine.Stdout.String(), line) {
+			t.Errorf("the summary does not say %q:\n%s", line, engine.Stdout.String())
 		}
 		if n := number(`SELECT count(*) FROM (SELECT key, count(*) AS rows, sum(n) AS total FROM numbers GROUP BY key) w FULL JOIN sums s USING (key)
 WHERE (w.rows, w.total) IS DISTINCT FROM (s.rows, s.total)`); n != 0 {
