@@ -45,10 +45,10 @@ func init() {
 	})
 	one("date_trunc", []kind{kString, iv}, iv, truncIntervalKernel)
 	one("date_trunc", []kind{kString, tz, kString}, tz, truncKernel)
-	one("timezone", []kind{kString, tz}, ts, zoneKernel(zone.toLocal))
-	one("timezone", []kind{kString, ts}, tz, zoneKernel(zone.toUTC))
-	one("timezone", []kind{iv, tz}, ts, zoneKernel(zone.toLocal))
-	one("timezone", []kind{iv, ts}, tz, zoneKernel(zone.toUTC))
+	one("timezone", []kind{kString, tz}, ts, zoneKernel((*zoneCursor).toLocal))
+	one("timezone", []kind{kString, ts}, tz, zoneKernel((*zoneCursor).toUTC))
+	one("timezone", []kind{iv, tz}, ts, zoneKernel((*zoneCursor).toLocal))
+	one("timezone", []kind{iv, ts}, tz, zoneKernel((*zoneCursor).toUTC))
 	one("to_timestamp", []kind{kFloat64}, tz, toTimestampKernel)
 	register(function{name: "make_date", args: []kind{kInt32, kInt32, kInt32}, ret: dt, fails: true, kernel: makeDateKernel})
 }
@@ -236,86 +236,84 @@ func truncDays(unit string, days int64) (int64, bool) {
 	return days, false
 }
 
-// truncTimestamp cuts a local time; ok is false for an unknown unit.
-func truncTimestamp(unit string, us int64) (int64, bool) {
-	switch unit {
-	case "microseconds":
-		return us, true
-	case "milliseconds":
-		return us - floorMod(us, 1000), true
-	case "second":
-		return us - floorMod(us, secUS), true
-	case "minute":
-		return us - floorMod(us, minUS), true
-	case "hour":
-		return us - floorMod(us, hourUS), true
-	case "day":
-		return us - floorMod(us, dayUS), true
-	}
-	d, ok := truncDays(unit, floorDiv(us, dayUS))
-	return d * dayUS, ok
-}
-
 func truncKernel(c *call, out *vec, a []*vec) {
 	x, r := of[int64](a[1]), grow[int64](out, c.n)
 	mu, mx := a[0].mask(), a[1].mask()
 	unit, last := "", ""
-	var z zone
-	zoneName, known := "", false
+	width := int64(0) // of a unit up to a day
+	var z zoneCursor
 	for i := range r {
 		if s := a[0].text(i & mu); i == 0 || s != last {
 			unit, last = dateUnit(s), s
+			width = unitWidth(unit)
 		}
 		us := x[i&mx]
-		if !finite(us) {
+		switch {
+		case !finite(us):
 			r[i] = us
 			continue
-		}
-		if len(a) > 2 {
-			if name := a[2].text(i & a[2].mask()); !known || name != zoneName {
-				z, known = zoneNamed(name)
-				zoneName = name
+		case width > 0 && len(a) == 2:
+			r[i] = us - floorMod(us, width)
+		case len(a) == 2:
+			days, ok := truncDays(unit, floorDiv(us, dayUS))
+			r[i] = days * dayUS
+			if !ok {
+				c.fail(i, badArgument, "unknown unit %q", last)
 			}
-			if !known {
-				c.fail(i, badArgument, "unknown time zone %q", zoneName)
-				continue
-			}
-			us = z.toLocal(us)
+		default:
+			r[i] = truncIn(c, i, &z, a[2].text(i&a[2].mask()), unit, us)
 		}
-		t, ok := truncTimestamp(unit, us)
-		if !ok {
-			c.fail(i, badArgument, "unknown unit %q", last)
-		}
-		if len(a) > 2 {
-			if isTimeUnit(unit) { // below a day the offset stays
-				t = x[i&mx] - (us - t)
-			} else {
-				t = z.toUTC(t)
-			}
-		}
-		r[i] = t
-		if !validTS(t) {
+		if !validTS(r[i]) {
 			outOfTime(c, i, "timestamp")
 		}
 	}
 }
 
-func isTimeUnit(unit string) bool {
-	switch unit {
-	case "microseconds", "milliseconds", "second", "minute", "hour":
-		return true
+// truncIn cuts what clocks in a zone show. Below a day the offset stays.
+func truncIn(c *call, i int, z *zoneCursor, name, unit string, us int64) int64 {
+	if !c.counts(i) {
+		return us
 	}
-	return false
+	if !z.use(name) {
+		c.fail(i, badArgument, "unknown time zone %q", name)
+		return us
+	}
+	local := z.toLocal(us)
+	width := unitWidth(unit)
+	if width > 0 && width < dayUS {
+		return us - floorMod(local, width)
+	}
+	days, ok := truncDays(unit, floorDiv(local, dayUS))
+	if !ok && width == 0 {
+		c.fail(i, badArgument, "unknown unit %q", unit)
+	}
+	return z.toUTC(days * dayUS)
+}
+
+// unitWidth is the length of a unit up to a day, 0 for others.
+func unitWidth(unit string) int64 {
+	switch unit {
+	case "microseconds":
+		return 1
+	case "milliseconds":
+		return 1000
+	case "second":
+		return secUS
+	case "minute":
+		return minUS
+	case "hour":
+		return hourUS
+	case "day":
+		return dayUS
+	}
+	return 0
 }
 
 func truncIntervalKernel(c *call, out *vec, a []*vec) {
 	x, r := of[interval](a[1]), grow[interval](out, c.n)
 	mu, mx := a[0].mask(), a[1].mask()
-	unit, last := "", ""
 	for i := range r {
-		if s := a[0].text(i & mu); i == 0 || s != last {
-			unit, last = dateUnit(s), s
-		}
+		unit := dateUnit(a[0].text(i & mu))
 		v, ok := truncInterval(unit, x[i&mx])
 		r[i] = v
 		if !ok {
@@ -379,12 +377,11 @@ func binKernel(c *call, out *vec, a []*vec) {
 }
 
 // zoneKernel moves a time by a zone: a name or an interval.
-func zoneKernel(move func(z zone, us int64) int64) kernel {
+func zoneKernel(move func(z *zoneCursor, us int64) int64) kernel {
 	return func(c *call, out *vec, a []*vec) {
 		x, r := of[int64](a[1]), grow[int64](out, c.n)
 		mz, mx := a[0].mask(), a[1].mask()
-		var z zone
-		last, known := "", false
+		var z zoneCursor
 		for i := range r {
 			r[i] = x[i&mx]
 			if !c.counts(i) || !finite(r[i]) {
@@ -396,16 +393,12 @@ func zoneKernel(move func(z zone, us int64) int64) kernel {
 					c.fail(i, badArgument, "an interval that is a zone has no months or days")
 					continue
 				}
-				z = zone{offset: v.us / secUS}
-			} else if s := a[0].text(i & mz); !known || s != last {
-				named, ok := zoneNamed(s)
-				if !ok {
-					c.fail(i, badArgument, "unknown time zone %q", s)
-					continue
-				}
-				z, last, known = named, s, true
+				z.fix(zone{offset: v.us / secUS})
+			} else if s := a[0].text(i & mz); !z.use(s) {
+				c.fail(i, badArgument, "unknown time zone %q", s)
+				continue
 			}
-			r[i] = move(z, x[i&mx])
+			r[i] = move(&z, x[i&mx])
 			if !validTS(r[i]) {
 				outOfTime(c, i, "timestamp")
 			}

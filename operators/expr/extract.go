@@ -67,6 +67,9 @@ func partOf(unit string, k kind, x int64, iv interval) (part, error) {
 		}
 		return part{}, errUnit
 	}
+	if p, err := timePart(unit, floorMod(x, dayUS), "epoch"); err == nil {
+		return p, nil
+	}
 	if p, err := datePart(unit, floorDiv(x, dayUS)); err == nil {
 		if unit == "julian" {
 			p.rest = floorMod(x, dayUS)
@@ -82,7 +85,7 @@ func partOf(unit string, k kind, x int64, iv interval) (part, error) {
 		}
 		return part{}, errUnit
 	}
-	return timePart(unit, floorMod(x, dayUS), "epoch")
+	return part{}, errUnit
 }
 
 func timePart(unit string, us int64, except ...string) (part, error) {
