@@ -10,6 +10,7 @@ import (
 	"frazil/dataflow"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -92,7 +93,32 @@ func (p *positions) make(ctx context.Context) error {
 	if all.Has(p.cfg.PositionsTopic) {
 		return nil
 	}
-	return create(ctx, p.admin, p.cfg.PositionsTopic, TopicConfig{Partitions: 1, ReplicationFactor: -1, Config: map[string]string{"cleanup.policy": "compact"}})
+	if err := create(ctx, p.admin, p.cfg.PositionsTopic, TopicConfig{Partitions: 1, ReplicationFactor: -1, Config: map[string]string{"cleanup.policy": "compact"}}); err != nil {
+		return err
+	}
+	return p.known(ctx)
+}
+
+// madeWithin bounds the wait until a broker knows of a topic that was made.
+const madeWithin = 10 * time.Second
+
+// known waits until the broker that leads the topic knows of it: that is a moment after it
+// was made.
+func (p *positions) known(ctx context.Context) error {
+	for began := time.Now(); ; {
+		ends, err := p.admin.ListEndOffsets(ctx, p.cfg.PositionsTopic)
+		if err == nil {
+			err = ends.Error()
+		}
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) || time.Since(began) > madeWithin {
+			return classify(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // read reads up to the end of the topic as it is now, and waits for transactions that

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"frazil/dataflow/flowtest/full"
+	"frazil/dataflow/flowtest/rig"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -129,7 +130,11 @@ func eachK(t *testing.T, s full.Suite, each int, of func(seed uint64) work, at f
 			t.Fatal(err)
 		}
 		for k := portion * each; k < (portion+1)*each; k++ {
-			if err := at(seed, k, want, figures); err != nil {
+			err := at(seed, k, want, figures)
+			if rig.Raced && errors.Is(err, errNotHit) {
+				continue // There are fewer operations: the program is slower than its epochs.
+			}
+			if err != nil {
 				t.Fatalf("k = %d: %v", k, err)
 			}
 		}
