@@ -44,6 +44,7 @@ type binder struct {
 	slots   int
 	columns []*node
 	fold    Evaluator
+	common  map[string]*node // parts by their canonical text
 }
 
 func newBinder(text string, schema *arrow.Schema) *binder {
@@ -118,7 +119,8 @@ func boolConst(x bool) *vec {
 	return v
 }
 
-func (b *binder) bind(a *ast) (*node, error) {
+// bindPart is bind for one that was not met before.
+func (b *binder) bindPart(a *ast) (*node, error) {
 	at := &node{pos: a.pos, end: a.end}
 	if spelled, err := spellRow(a); err != nil {
 		return nil, err

@@ -38,6 +38,10 @@ type node struct {
 	loose  bool // the kernel sees nulls
 	fails  bool // it or a part of it may fail a row
 	joins  bool // texts joined by ||
+	// Of a node that stands in several places: what computes it, and the slot that says
+	// for which rows it has.
+	once func(ev *Evaluator, n *node, sel bitset) *vec
+	memo int
 	konst  *vec
 	col    string // a column
 	colIx  int
@@ -74,6 +78,10 @@ type slot struct {
 	m1, m2, m3 bitset
 	choice     []uint16
 	cache      any // what a kernel keeps about its constant operands
+	// Of a node that stands in several places: the batch that it was computed for, the
+	// rows of it (in m1, or all of them), and its values (in args).
+	batch int64
+	whole bool
 }
 
 // fail marks row i bad, unless it is null anyway or its branch is not taken.
@@ -148,6 +156,8 @@ type Evaluator struct {
 	errs   []RowError
 	failed bitset
 	src    string
+	// batches counts those that were evaluated.
+	batches int64
 }
 
 // NewEvaluator returns an evaluator whose results come from alloc.
@@ -186,6 +196,7 @@ func (ev *Evaluator) Eval(b arrow.RecordBatch) (arrow.Array, []RowError, error) 
 // start points the columns' slots at b.
 func (ev *Evaluator) start(b arrow.RecordBatch) error {
 	ev.batch, ev.n = b, int(b.NumRows())
+	ev.batches++
 	ev.reset()
 	for _, c := range ev.e.columns {
 		if err := ev.load(c); err != nil {

@@ -66,6 +66,9 @@ var rules = []struct {
 	{"a constant pattern or option that makes no sense is refused", func(d *difference) bool {
 		return d.ours.reason == refused && d.theirs.null && strings.Contains(d.ours.detail, "regular expression")
 	}},
+	{"older kinds of regular expressions are not supported", func(d *difference) bool {
+		return d.theirs.reason == "" && strings.Contains(d.ours.detail, "an older kind of regular expression, is not supported")
+	}},
 	{"the age of an infinite timestamp is out of range", func(d *difference) bool {
 		return d.part.Name == "age" && strings.HasSuffix(d.ours.detail, "the age of an infinite timestamp is out of range")
 	}},

@@ -71,6 +71,8 @@ type Generator struct {
 	// Skipped are overloads that are not generated: they have operands of types
 	// that have no values here, or no syntax of PostgreSQL's.
 	Skipped []string
+	// made are the parts of the expression so far, by type.
+	made map[string][]*Tree
 }
 
 // maker makes an expression with operands of a given depth.
@@ -227,11 +229,24 @@ func (g *Generator) small(typ string, depth int) *Tree {
 
 // Any makes an expression of any type, up to depth levels of operators deep.
 func (g *Generator) Any(depth int) *Tree {
+	g.made = map[string][]*Tree{}
 	return g.value(g.types[g.rng.IntN(len(g.types))], depth)
 }
 
-// value makes an expression of a type.
+// value makes an expression of a type, now and then one that stands there already.
 func (g *Generator) value(typ string, depth int) *Tree {
+	if made := g.made[typ]; len(made) > 0 && g.rng.IntN(10) == 0 {
+		again := *made[g.rng.IntN(len(made))]
+		return &again
+	}
+	t := g.fresh(typ, depth)
+	if len(t.Args) > 0 {
+		g.made[typ] = append(g.made[typ], t)
+	}
+	return t
+}
+
+func (g *Generator) fresh(typ string, depth int) *Tree {
 	ms := g.makers[typ]
 	if depth <= 0 || len(ms) == 0 || g.rng.IntN(8) == 0 {
 		return g.leaf(typ)
