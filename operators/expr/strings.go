@@ -422,6 +422,9 @@ func splitPartKernel(c *call, out *vec, a []*vec) {
 				return dst
 			}
 		}
+		if len(sep) == 1 {
+			return append(dst, partBetween(s, sep[0], k)...)
+		}
 		for ; k > 1; k-- {
 			at := strings.Index(s, sep)
 			if at < 0 {
@@ -434,6 +437,25 @@ func splitPartKernel(c *call, out *vec, a []*vec) {
 		}
 		return append(dst, s...)
 	})
+}
+
+// partBetween is part k, from 1, of s between bytes that are sep. Parts are short: a
+// loop over them all is faster than a search for each.
+func partBetween(s string, sep byte, k int) string {
+	from := 0
+	for i := range len(s) {
+		if s[i] != sep {
+			continue
+		}
+		if k == 1 {
+			return s[from:i]
+		}
+		k, from = k-1, i+1
+	}
+	if k > 1 {
+		return ""
+	}
+	return s[from:]
 }
 
 func chrKernel(c *call, out *vec, a []*vec) {
