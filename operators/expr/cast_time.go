@@ -12,7 +12,10 @@ func init() {
 		registerCast(k, kDate, explicitCast, false, mapKernel(dayOf))
 		registerCast(k, kTime, explicitCast, false, castTimestampTime)
 	}
-	registerCast(kTime, kInterval, implicitCast, false, mapKernel(func(us int64) interval { return interval{us: us} }))
+	registerCast(kTime, kInterval, implicitCast, false, func(c *call, out *vec, a []*vec) {
+		t := c.node.typ
+		mapRows(c, out, a[0], func(us int64) interval { return t.cutInterval(interval{us: us}) })
+	})
 	registerCast(kInterval, kTime, explicitCast, false, func(c *call, out *vec, a []*vec) {
 		t := c.node.typ
 		mapRows(c, out, a[0], func(v interval) int64 { return t.roundTime(floorMod(v.us, dayUS)) })

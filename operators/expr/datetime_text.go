@@ -12,6 +12,7 @@ type moment struct {
 	days, us int64 // date, time of day
 	infinite int   // 1 or -1: after and before all others
 	hasTime  bool
+	bc       bool // the years count backwards
 	zoned    bool
 	offset   int64  // seconds east of UTC, if zone is ""
 	zone     string // a zone's name
@@ -100,6 +101,7 @@ func parseMoment(what, s string, timeOnly bool) (moment, *dataflow.Bad) {
 		m.infinite = sign
 		return m, nil
 	}
+	m.bc = strings.HasSuffix(lower, "bc")
 	ok, inRange := p.moment(&m, timeOnly)
 	if ok && inRange && m.zone != "" {
 		if _, known := zoneNamed(m.zone); !known && strings.Contains(m.zone, "/") {
@@ -184,7 +186,7 @@ func (p *scanner) date(m *moment) (ok, inRange bool) {
 	default:
 		var k int
 		if mon, k = p.digits(); k == 3 && n == 4 {
-			m.days = daysOf(y, 1, 1) + mon - 1
+			m.days = daysOf(m.yearOf(y), 1, 1) + mon - 1
 			return true, y > 0 && mon > 0 && mon <= 366
 		}
 		if k == 0 || k > 2 || !p.accept(string(sep)) {
@@ -194,11 +196,20 @@ func (p *scanner) date(m *moment) (ok, inRange bool) {
 			return false, false
 		}
 	}
-	if y == 0 || mon < 1 || mon > 12 || day < 1 || day > monthLength(y, mon) {
+	year := m.yearOf(y)
+	if y == 0 || mon < 1 || mon > 12 || day < 1 || day > monthLength(year, mon) {
 		return true, false
 	}
-	m.days = daysOf(y, mon, day)
+	m.days = daysOf(year, mon, day)
 	return true, true
+}
+
+// yearOf is the year in which there is a year 0: 1 BC.
+func (m *moment) yearOf(y int64) int64 {
+	if m.bc {
+		return 1 - y
+	}
+	return y
 }
 
 // time reads H:M[:S[.f]], HHMM or HHMMSS[.f], and am or pm.
@@ -217,11 +228,12 @@ func (p *scanner) time(m *moment) (ok, inRange bool) {
 		return false, false
 	default:
 		var k int
-		if mi, k = p.digits(); k == 0 || k > 2 {
+		// As in PostgreSQL, 12: at the end is 12:00.
+		if mi, k = p.digits(); k > 2 || k == 0 && p.more() {
 			return false, false
 		}
 		if p.accept(":") {
-			if sec, k = p.digits(); k == 0 || k > 2 {
+			if sec, k = p.digits(); k > 2 || k == 0 && p.more() {
 				return false, false
 			}
 			if p.accept(".") {
@@ -263,12 +275,7 @@ func (p *scanner) tail(m *moment) bool {
 
 func (p *scanner) era(m *moment) bool {
 	switch rest := strings.ToLower(p.s[p.i:]); rest {
-	case "bc":
-		y, mon, d := dateOf(m.days)
-		m.days = daysOf(1-y, mon, d)
-		p.i = len(p.s)
-		return true
-	case "ad":
+	case "bc", "ad":
 		p.i = len(p.s)
 		return true
 	}

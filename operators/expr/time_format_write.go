@@ -236,10 +236,15 @@ func (t *clockTime) weekNumber(p *formatPart) (x int64, width int) {
 
 // dayCount is the day of the fields, of an interval as if they were a date.
 func (t *clockTime) dayCount() int64 {
-	if t.interval {
-		return daysOf(t.year, t.month, t.day)
+	if !t.interval {
+		return t.days
 	}
-	return t.days
+	// PostgreSQL's arithmetic, which is no calendar for months below 1.
+	y, m := t.year+4800, t.month+1
+	if t.month <= 2 {
+		y, m = y-1, m+12
+	}
+	return y*365 - 32167 + y/4 - y/100 + y/400 + 7834*m/256 + t.day - 2440588
 }
 
 func (t *clockTime) century() int64 {
