@@ -71,7 +71,9 @@ func castElements(kn kernel, el *node) kernel {
 		e.n, e.konst, e.nulls = x.elem.n, false, false
 		e.andValid(x.elem)
 		kn(&call{n: x.elem.n, node: el, out: e, ev: c.ev, slot: c.slot, outer: c, lists: x}, e, []*vec{x.elem})
-		out.off, out.elem, out.konst = x.off, e, x.konst
+		// A copy: a part that stands in several places may get other offsets later.
+		out.ownOff = append(out.ownOff[:0], x.off...)
+		out.off, out.elem, out.konst = out.ownOff, e, x.konst
 	}
 }
 

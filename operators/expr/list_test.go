@@ -30,6 +30,41 @@ func nestedRows(t *testing.T, alloc memory.Allocator) arrow.RecordBatch {
 	return b
 }
 
+// A list that is computed again for more rows leaves what was made of it before.
+func TestAListThatIsComputedAgain(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "s", Type: dataflow.TypeString}, {Name: "b", Type: dataflow.TypeBool}}, nil)
+	batch, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(
+		`[{"s": "{1,2,3}", "b": false}, {"s": "{4}", "b": true}, {"s": "{5,6}", "b": false}, {"s": "{7,8,9}", "b": true}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Release()
+	e, err := Compile("case when b then (s::int[])::bigint[]::text else (s::int[])::text end", schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, errs, err := e.NewEvaluator(memory.DefaultAllocator).Eval(batch)
+	if err != nil || len(errs) > 0 {
+		t.Fatal(err, errs)
+	}
+	defer a.Release()
+	if got, want := a.String(), `["{1,2,3}" "{4}" "{5,6}" "{7,8,9}"]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	e, err = Compile("(case when b then (s::int[])::bigint[] else s::int[]::bigint[] || 0::bigint end) = (s::int[])::bigint[]", schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, errs, err := e.NewEvaluator(memory.DefaultAllocator).Eval(batch)
+	if err != nil || len(errs) > 0 {
+		t.Fatal(err, errs)
+	}
+	defer x.Release()
+	if got, want := x.String(), "[false true false true]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestNestedColumns(t *testing.T) {
 	alloc := memory.NewCheckedAllocator(memory.DefaultAllocator)
 	defer alloc.AssertSize(t, 0)
