@@ -22,6 +22,7 @@ type rxDFA struct {
 	next   []int32          // at state+class what follows, see rxUnknown
 	begin  [5]int32
 	head   string // what each match begins with
+	held   int    // instructions in all states
 	key    []byte
 	mark   []int32 // by instruction, to visit each once
 	round  int32
@@ -51,7 +52,7 @@ const (
 	rxUnknown    = -1
 	rxDead       = 0
 	rxMostStates = 2000
-	rxMostCells  = 1 << 20
+	rxMostCells  = 1 << 17 // of next, and of all sets together
 )
 
 // newDFA makes the automaton of p. With again it begins anew at each character.
@@ -62,7 +63,8 @@ func newDFA(p *rxProg, again bool) *rxDFA {
 }
 
 func (d *rxDFA) reset() {
-	d.states, d.next = d.states[:0], d.next[:0]
+	clear(d.states)
+	d.states, d.next, d.held = d.states[:0], d.next[:0], 0
 	d.index = map[string]int32{}
 	d.begin = [5]int32{rxUnknown, rxUnknown, rxUnknown, rxUnknown, rxUnknown}
 	d.state(nil, 0) // rxDead
@@ -80,6 +82,7 @@ func (d *rxDFA) state(kernel []int32, before uint8) int32 {
 	s := int32(len(d.next))
 	d.index[string(d.key)] = s
 	d.states = append(d.states, rxState{kernel: slices.Clone(kernel), before: before})
+	d.held += len(kernel)
 	for range d.cols {
 		d.next = append(d.next, rxUnknown)
 	}
@@ -115,7 +118,7 @@ func (d *rxDFA) atClass(class uint16) uint8 {
 // column being the end of the text.
 func (d *rxDFA) step(s int32, class int) int32 {
 	st := d.states[int(s)/d.cols]
-	if len(d.states) > rxMostStates || len(d.next) > rxMostCells {
+	if len(d.states) > rxMostStates || len(d.next) > rxMostCells || d.held > rxMostCells {
 		d.reset()
 		s = d.state(st.kernel, st.before)
 	}

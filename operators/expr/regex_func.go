@@ -139,7 +139,7 @@ type rxEntry struct {
 }
 
 // rxMostCached bounds how many patterns from a column are kept.
-const rxMostCached = 64
+const rxMostCached = 32
 
 func (k *rxCache) get(u rxUse, pattern, flags string) *rxEntry {
 	if e := k.last; e != nil && e.pattern == pattern && e.flags == flags {
