@@ -15,8 +15,10 @@ type stream struct {
 	step string
 	// ints, floats, texts and times are its columns by type.
 	ints, floats, texts, times []string
-	changes                    bool
-	aggregated                 bool
+	// depth is how deep lists nest in its column q; 0: it is no list any more.
+	depth      int
+	changes    bool
+	aggregated bool
 }
 
 func (s stream) columns() []string {
@@ -51,9 +53,9 @@ func (m *maker) pipeline() string {
 	}
 	at := in[0]
 	if len(in) > 1 {
-		at = m.step(stream{ints: at.ints, floats: at.floats, texts: at.texts, times: at.times}, fmt.Sprintf("{from: [%s, %s], union: {}}", in[0].step, in[1].step))
+		at = m.step(stream{ints: at.ints, floats: at.floats, texts: at.texts, times: at.times, depth: at.depth}, fmt.Sprintf("{from: [%s, %s], union: {}}", in[0].step, in[1].step))
 	}
-	for range m.IntN(3) {
+	for range m.IntN(4) {
 		at = m.simple(at)
 	}
 	for i := range 1 + m.IntN(2) {
@@ -84,9 +86,9 @@ func (m *maker) source() stream {
 	m.names = append(m.names, name)
 	more := m.pick("", ", idle_after: 10s", ", max_ahead: 30s", ", max_drift: 20s")
 	fmt.Fprintf(&m.sources, "  %s:\n    kafka: {brokers: [\"127.0.0.1:1\"], topics: [t]}\n", name)
-	m.sources.WriteString("    decode: {json: {schema: {k: string, l: string, i: int64, j: int32, f: float64, ts: timestamptz}}}\n")
+	m.sources.WriteString("    decode: {json: {schema: {k: string, l: string, i: int64, j: int32, f: float64, q: \"list<list<int64>>\", ts: timestamptz}}}\n")
 	fmt.Fprintf(&m.sources, "    event_time: {column: ts, out_of_orderness: %s%s}\n", m.pick("0s", "1s", "5s", "20s"), more)
-	return stream{step: name, texts: []string{"k", "l"}, ints: []string{"i", "j"}, floats: []string{"f"}, times: []string{"ts"}}
+	return stream{step: name, texts: []string{"k", "l"}, ints: []string{"i", "j"}, floats: []string{"f"}, times: []string{"ts"}, depth: 2}
 }
 
 // step writes an operator and returns s under its name.
@@ -103,9 +105,15 @@ func (m *maker) sink(s stream) {
 
 // simple adds a step that makes no groups.
 func (m *maker) simple(s stream) stream {
-	switch m.IntN(4) {
+	switch m.IntN(8) {
 	case 0:
 		return m.filter(s)
+	case 3:
+		return m.unnest(s)
+	case 4:
+		return m.route(s)
+	case 5:
+		return m.shape(s)
 	case 1:
 		return m.over(s)
 	case 2:
@@ -116,6 +124,52 @@ func (m *maker) simple(s stream) stream {
 		return out
 	}
 	return m.step(s, fmt.Sprintf("{from: %s, dedup: {key: [%s], within: %s, order: event}}", s.step, strings.Join(m.some(append(append([]string{}, s.texts...), s.ints...), 1), ", "), m.pick("2s", "15s", "2m")))
+}
+
+// unnest makes rows of the lists of s.
+func (m *maker) unnest(s stream) stream {
+	if s.depth == 0 {
+		return s
+	}
+	out, name := s, fmt.Sprintf("o%d", m.n)
+	out.depth--
+	out.ints = append(append([]string{}, s.ints...), name)
+	if out.depth == 0 {
+		out.ints = append(out.ints, "q")
+	}
+	return m.step(out, fmt.Sprintf("{from: %s, unnest: {column: q, ordinality: %s, keep_empty: %s}}", s.step, name, m.pick("true", "false")))
+}
+
+// route sends the rows of s different ways, and joins some of them again.
+func (m *maker) route(s stream) stream {
+	at := m.step(s, fmt.Sprintf("{from: %s, route: {match: %s, routes: {a: \"%s > %d\", b: \"6 / %s > 1\", c: \"%s = 'a'\"}}}",
+		s.step, m.pick("first", "all"), m.pick(s.ints...), m.IntN(4), m.pick(s.ints...), m.pick(s.texts...)))
+	var ports []string
+	for _, p := range m.some([]string{"a", "b", "c", "else"}, 2) {
+		ports = append(ports, at.step+"."+p)
+	}
+	return m.step(at, fmt.Sprintf("{from: [%s], union: {}}", strings.Join(ports, ", ")))
+}
+
+// shape renames, casts or holds to a contract.
+func (m *maker) shape(s stream) stream {
+	switch m.IntN(3) {
+	case 0:
+		old, name := m.pick(s.texts...), fmt.Sprintf("t%d", m.n)
+		out := s
+		out.texts = nil
+		for _, t := range s.texts {
+			if t == old {
+				t = name
+			}
+			out.texts = append(out.texts, t)
+		}
+		return m.step(out, fmt.Sprintf("{from: %s, rename: {columns: {%s: %s}}}", s.step, old, name))
+	case 1:
+		return m.step(s, fmt.Sprintf("{from: %s, cast: {columns: {%s: %s}}}", s.step, m.pick(s.ints...), m.pick("int32", "int64", "\"decimal(1,0)\"")))
+	}
+	return m.step(s, fmt.Sprintf("{from: %s, contract: {required: [%s], ranges: {%s: {max: %d}}, rules: {r: \"6 / %s <> 2\"}}}",
+		s.step, m.pick(s.texts...), m.pick(s.ints...), 2+m.IntN(4), m.pick(s.ints...)))
 }
 
 // over adds columns to s.
@@ -313,7 +367,7 @@ func (m *maker) payload(at time.Time) string {
 		}
 		return v
 	}
-	return fmt.Sprintf(`{"k":%s,"l":%s,"i":%s,"j":%s,"f":%s,"ts":%q}`,
+	return fmt.Sprintf(`{"k":%s,"l":%s,"i":%s,"j":%s,"f":%s,"q":%s,"ts":%q}`,
 		value(`"`+m.pick("a", "b", "c")+`"`), value(`"`+m.pick("x", "y")+`"`), value(fmt.Sprint(m.IntN(6))),
-		value(fmt.Sprint(m.IntN(3))), value(fmt.Sprint(float64(m.IntN(100))/8)), at.Format("2006-01-02T15:04:05.000Z"))
+		value(fmt.Sprint(m.IntN(3))), value(fmt.Sprint(float64(m.IntN(100))/8)), value(m.pick("[]", "[[1]]", "[[1,2],null,[2]]", "[[3,null,3],[],[4]]", "[[0],[0]]")), at.Format("2006-01-02T15:04:05.000Z"))
 }
