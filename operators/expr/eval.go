@@ -40,11 +40,11 @@ type node struct {
 	joins  bool // texts joined by ||
 	// Of a node that stands in several places: what computes it, and the slot that says
 	// for which rows it has.
-	once func(ev *Evaluator, n *node, sel bitset) *vec
-	memo int
-	konst  *vec
-	col    string // a column
-	colIx  int
+	once  func(ev *Evaluator, n *node, sel bitset) *vec
+	memo  int
+	konst *vec
+	col   string // a column
+	colIx int
 	// A literal without a type yet.
 	unknown bool
 	null    bool
