@@ -206,6 +206,9 @@ func ParseAggregate(text string, schema *arrow.Schema) (*Aggregate, error) {
 		}
 		return nil, errAt(a.pos, "unknown aggregate %q%s; known: %s", a.text, component.DidYouMean(a.text, aggregateList()), strings.Join(aggregateList(), ", "))
 	}
+	if a.names != nil {
+		return nil, errAt(a.pos, "%s takes no operands by name", a.text)
+	}
 	out := &Aggregate{Func: a.text, Star: a.star, Distinct: a.distinct}
 	if f.name != "" {
 		out.Func = f.name

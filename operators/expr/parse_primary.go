@@ -180,7 +180,8 @@ func (p *parser) call(name token) (*ast, error) {
 			return p.overlay(name.pos)
 		case "normalize":
 			return p.normalize(name.pos)
-		case "now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday":
+		case "now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday",
+			"current_time", "current_timestamp", "localtime", "localtimestamp":
 			return nil, clockError(name.pos, name.text+"()")
 		}
 	}
