@@ -223,7 +223,11 @@ func takeList(alloc memory.Allocator, d arrow.ArrayData, rows []int32) (*memory.
 	src := asSlice[int32](d.Buffers()[1].Bytes())[d.Offset():]
 	off := newBuffer(alloc, (len(rows)+1)*4)
 	ends := off.Bytes()
-	var inner []int32
+	n := 0
+	for _, r := range rows {
+		n += int(src[r+1] - src[r])
+	}
+	inner := make([]int32, 0, n)
 	for i, r := range rows {
 		binary.LittleEndian.PutUint32(ends[i*4:], uint32(len(inner)))
 		for k := src[r]; k < src[r+1]; k++ {
