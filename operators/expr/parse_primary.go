@@ -74,6 +74,9 @@ func clockError(pos int, name string) error {
 
 // typedLiteral reads date '2024-01-01' and the like.
 func (p *parser) typedLiteral(t token) (*ast, bool, error) {
+	if _, ok := typeWords[t.text]; !ok && t.text != "double" && t.text != "list" {
+		return nil, false, nil // a column or a function, mostly
+	}
 	start := p.i
 	p.i--
 	typ, err := p.typeName()
