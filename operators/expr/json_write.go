@@ -30,61 +30,26 @@ func init() {
 			return t.parse(a[0].bytes(i&a[0].mask())).pretty(dst, 0)
 		})
 	}})
-	ask := func(name string, second kind, f func(n, m *jsonNode, a *vec, i int) bool) {
-		register(function{name: name, args: []kind{j, second}, ret: kBool, kernel: func(c *call, out *vec, a []*vec) {
-			t := c.json()
-			eachWord(growBits(out, c.n), c.n, func(i int) bool {
-				if !c.counts(i) {
-					return false
-				}
-				t.reset()
-				n := t.parse(a[0].bytes(i & a[0].mask()))
-				var m *jsonNode
-				if second == kJSON {
-					m = t.parse(a[1].bytes(i & a[1].mask()))
-				}
-				return f(n, m, a[1], i)
-			})
-		}})
+	for name, within := range map[string]bool{"@>": false, "<@": true} {
+		register(function{name: name, args: []kind{j, j}, ret: kBool, kernel: jsonContains(within)})
 	}
-	ask("@>", j, func(n, m *jsonNode, _ *vec, _ int) bool { return n.contains(m) })
-	ask("<@", j, func(n, m *jsonNode, _ *vec, _ int) bool { return m.contains(n) })
-	ask("?", s, func(n, _ *jsonNode, a *vec, i int) bool { return n.exists(a.bytes(i & a.mask())) })
-	ask("?|", kTexts, func(n, _ *jsonNode, a *vec, i int) bool {
-		from, to := a.span(i)
-		for k := from; k < to; k++ {
-			if !a.elem.isNull(k) && n.exists(a.elem.bytes(k)) {
-				return true
-			}
-		}
-		return false
-	})
-	ask("?&", kTexts, func(n, _ *jsonNode, a *vec, i int) bool {
-		from, to := a.span(i)
-		for k := from; k < to; k++ {
-			if !a.elem.isNull(k) && !n.exists(a.elem.bytes(k)) {
-				return false
-			}
-		}
-		return true
-	})
 }
 
-// exists says whether key is a member's name, an element, or the string itself.
-func (n *jsonNode) exists(key []byte) bool {
-	switch n.kind {
-	case jsonObject:
-		_, ok := n.find(key)
-		return ok
-	case jsonArray:
-		for _, k := range n.kids {
-			if k.kind == jsonText && bytes.Equal(k.text, key) {
-				return true
+func jsonContains(within bool) kernel {
+	return func(c *call, out *vec, a []*vec) {
+		t := c.json()
+		eachWord(growBits(out, c.n), c.n, func(i int) bool {
+			if !c.counts(i) {
+				return false
 			}
-		}
-		return false
+			t.reset()
+			n, m := t.parse(a[0].bytes(i&a[0].mask())), t.parse(a[1].bytes(i&a[1].mask()))
+			if within {
+				n, m = m, n
+			}
+			return n.contains(m)
+		})
 	}
-	return n.kind == jsonText && bytes.Equal(n.text, key)
 }
 
 // jsonEdit makes new documents of old ones. What it returns beside a node is why the row
