@@ -103,6 +103,9 @@ func addInterval(us int64, v interval) (int64, bool) {
 	days, rest := floorDiv(us, dayUS), floorMod(us, dayUS)
 	if v.months != 0 {
 		days = addMonths(days, int64(v.months))
+		if days < minTS/dayUS-1 || days > endTS/dayUS { // days that bring it back come too late
+			return 0, false
+		}
 	}
 	days += int64(v.days)
 	if days > math.MaxInt64/dayUS-2 || days < math.MinInt64/dayUS+2 {

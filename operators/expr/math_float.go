@@ -39,7 +39,7 @@ func init() {
 		one(ofFinite(f), name)
 	}
 	for name, f := range map[string]func(float64) float64{
-		"sinh": math.Sinh, "cosh": math.Cosh, "tanh": math.Tanh, "asinh": math.Asinh, "atan": math.Atan,
+		"sinh": sinh, "cosh": cosh, "tanh": math.Tanh, "asinh": math.Asinh, "atan": math.Atan,
 	} {
 		one(safe(f), name)
 	}
@@ -157,6 +157,23 @@ func logFloat(f func(float64) float64) floatFunc {
 		}
 		return f(x), nil
 	}
+}
+
+// sinh and cosh go as far as their results do: Go's overflow where exp(x) does.
+func sinh(x float64) float64 {
+	if math.Abs(x) > 700 {
+		e := math.Exp(math.Abs(x) / 2)
+		return math.Copysign(e/2*e, x)
+	}
+	return math.Sinh(x)
+}
+
+func cosh(x float64) float64 {
+	if math.Abs(x) > 700 {
+		e := math.Exp(math.Abs(x) / 2)
+		return e / 2 * e
+	}
+	return math.Cosh(x)
 }
 
 // naturalLog is math.Log, which on some machines takes numbers too small for all their bits for

@@ -55,19 +55,32 @@ var rules = []struct {
 		return d.cast() && notISO(d.ours.detail)
 	}},
 	{"which of two failures is told", func(d *difference) bool {
-		return d.theirs.reason != "" && d.failing(d.theirs.reason) && d.failing(d.ours.reason)
+		return d.theirs.reason != "" && d.failing(d.theirs.reason) && (d.failing(d.ours.reason) || strings.Contains(d.ours.detail, "does not fit decimal"))
 	}},
 	{"constants that fail are refused before anything runs", func(d *difference) bool {
 		return d.ours.reason == refused && d.refusedPart
 	}},
 	{"there are fewer types, so that a literal is not ambiguous; one that nothing decides is a string", func(d *difference) bool {
-		return (d.theirs.state == "42725" || strings.Contains(d.theirs.detail, "input has type unknown") || strings.Contains(d.theirs.detail, "not a valid binary digit")) && d.ours.reason == "" && d.untyped()
+		return (d.theirs.state == "42725" || strings.Contains(d.theirs.detail, "input has type unknown")) && d.ours.reason == "" && d.untyped() || strings.Contains(d.theirs.detail, "not a valid binary digit") && d.untyped()
 	}},
 	{"a constant pattern or option that makes no sense is refused", func(d *difference) bool {
 		return d.ours.reason == refused && d.theirs.null && strings.Contains(d.ours.detail, "regular expression")
 	}},
 	{"older kinds of regular expressions are not supported", func(d *difference) bool {
 		return d.theirs.reason == "" && strings.Contains(d.ours.detail, "an older kind of regular expression, is not supported")
+	}},
+	{"a text made by convert_from has no collation of its own", func(d *difference) bool {
+		return d.values() && strings.Contains(d.part.String(), "convert_from(") && names("upper lower initcap")[d.part.Name] && strings.EqualFold(d.theirs.text, d.ours.text)
+	}},
+	{"hexadecimal escapes of a pattern that name no character are refused", func(d *difference) bool {
+		return d.theirs.reason == "" && strings.Contains(d.ours.detail, "invalid escape") &&
+			slices.ContainsFunc(d.operands, func(a answer) bool { return strings.Contains(a.text, `\x`) })
+	}},
+	{"of the fields of a format that contradict each other the last one counts", func(d *difference) bool {
+		return strings.HasPrefix(d.theirs.detail, "conflicting values") && strings.HasPrefix(d.part.Name, "to_")
+	}},
+	{"1c2 is a century and two seconds", func(d *difference) bool {
+		return d.cast() && d.theirs.state == "22007" && strings.Contains(d.theirs.detail, "interval") && century.MatchString(d.theirs.detail)
 	}},
 	{"the age of an infinite timestamp is out of range", func(d *difference) bool {
 		return d.part.Name == "age" && strings.HasSuffix(d.ours.detail, "the age of an infinite timestamp is out of range")
@@ -141,6 +154,7 @@ var (
 		"date": regexp.MustCompile(`^ *\d{4}-\d\d-\d\d *$`), "time": regexp.MustCompile(`^ *\d\d:\d\d(:\d\d(\.\d+)?)? *$`),
 		"interval": regexp.MustCompile(`^ *@? *(P[\w.]*|[-+]?\d[-+ .:\w]*)$`),
 	}
+	century   = regexp.MustCompile(`\dc\d`)
 	isoMoment = regexp.MustCompile(`^ *\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)? *([+-]\d\d(:\d\d)?|Z)? *$`)
 )
 

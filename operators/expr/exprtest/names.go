@@ -32,6 +32,8 @@ func IsTypeOf(typ, name string) bool {
 	switch name {
 	case "character varying":
 		name = "text"
+	case "character varying[]":
+		name = "text[]"
 	case "time without time zone":
 		name = "time"
 	case "timestamp without time zone":
