@@ -53,7 +53,7 @@ var layers = []struct {
 	{"pipelines/rehearsal", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/codec", "frazil/dataflow/engine", "frazil/dataflow/checkpoint", "frazil/state"}, "a rehearsal plays graphs and knows no component"},
 	{"pipelines/filetest", "frazil/...", []string{"frazil/dataflow", "frazil/dataflow/component", "frazil/dataflow/engine", "frazil/pipelines", "frazil/pipelines/rehearsal"}, "tests of files are played by a rehearsal"},
 	{"pipelines/std", "frazil/dataflow/...", nil, "the list of components is a list and nothing else"},
-	{"cmd/...", "frazil/operators/...", nil, "the command finds components by name"},
+	{"cmd/...", "frazil/operators/...", []string{"frazil/operators/expr"}, "the command finds components by name"}, // expr: the language, for the commands expr and functions
 	{"cmd/...", "frazil/sources/...", nil, "the command finds components by name"},
 	{"cmd/...", "frazil/sinks/...", nil, "the command finds components by name"},
 	{"...", "frazil/dataflow/flowtest/...", []string{"frazil/dataflow/flowtest/..."}, "test helpers are no part of the product"},

@@ -30,6 +30,8 @@ func SQLType(text string) string {
 // registry's type typ.
 func IsTypeOf(typ, name string) bool {
 	switch name {
+	case "character varying[]": // as below
+		name = "text[]"
 	case "character varying":
 		name = "text"
 	case "character varying[]":
