@@ -72,6 +72,8 @@ var foundAgainstPostgres = []struct{ expr, value, typ string }{
 	{"to_jsonb(timestamptz '0001-12-31 23:06:32+00 BC')", "\"0001-12-31T23:06:32+00:00 BC\"", "json"},
 	{"timestamp '2023-02-28 00:00:00' - interval '7088 years 7 mons -170366 days' * i", badRange, "timestamp"},
 	{"sinh(709.782712893384::float8)", "8.988465674311366e+307", "float64"},
+	{"jsonb_build_array(i) || s", "[1]ab", "string"},
+	{"jsonb_build_array(i) || '2'", "[1, 2]", "json"},
 	{"9007199254740993.0::float8 * 10", "9.007199254740992e+16", "float64"},
 	{"to_timestamp(-0.7435605905876719)", "1969-12-31 23:59:59.25644+00", "timestamptz"},
 	{"right(s, -2147483647 - i)", "ab", "string"},

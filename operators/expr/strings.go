@@ -19,7 +19,11 @@ func init() {
 	}
 	text("||", concatTexts, s, s)
 	register(function{name: "||", args: []kind{kBinary, kBinary}, ret: kBinary, kernel: concatTexts})
+	plain := []kind{kJSON}
 	for k := kBool; k <= kUUID; k++ {
+		plain = append(plain, k)
+	}
+	for _, k := range plain {
 		if k != kString {
 			register(function{name: "||", args: []kind{s, k}, result: textResult, kernel: concatAny},
 				function{name: "||", args: []kind{k, s}, result: textResult, kernel: concatAny})

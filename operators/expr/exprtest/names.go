@@ -34,8 +34,6 @@ func IsTypeOf(typ, name string) bool {
 		name = "text[]"
 	case "character varying":
 		name = "text"
-	case "character varying[]":
-		name = "text[]"
 	case "time without time zone":
 		name = "time"
 	case "timestamp without time zone":
