@@ -74,6 +74,7 @@ var foundAgainstPostgres = []struct{ expr, value, typ string }{
 	{"sinh(709.782712893384::float8)", "8.988465674311366e+307", "float64"},
 	{"jsonb_build_array(i) || s", "[1]ab", "string"},
 	{"jsonb_build_array(i) || '2'", "[1, 2]", "json"},
+	{"time '12:00' in (interval '12:00' * i, time '10:00')", "true", "bool"},
 	{"9007199254740993.0::float8 * 10", "9.007199254740992e+16", "float64"},
 	{"to_timestamp(-0.7435605905876719)", "1969-12-31 23:59:59.25644+00", "timestamptz"},
 	{"right(s, -2147483647 - i)", "ab", "string"},

@@ -197,24 +197,26 @@ func (b *binder) in(a *ast) (*node, error) {
 		}
 		args = append(args, n)
 	}
-	args, _, err := b.unify("in", args)
-	if err != nil {
-		return nil, err
+	// Without a common type each is compared by itself, as PostgreSQL does.
+	same, _, mismatch := b.unify("in", args)
+	if mismatch == nil {
+		args = same
 	}
 	ref, wrap := b.share(args[0])
 	var tests []*node
 	for _, v := range args[1:] {
 		eq, err := b.apply(a, "=", []*node{ref, v})
 		if err != nil {
+			if mismatch != nil {
+				err = mismatch
+			}
 			return nil, err
 		}
 		tests = append(tests, eq)
 	}
-	n := tests[0]
-	if len(tests) > 1 {
-		if n, err = b.either(a, tests...); err != nil {
-			return nil, err
-		}
+	n, err := b.either(a, tests...)
+	if err != nil {
+		return nil, err
 	}
 	if a.not {
 		if n, err = b.negate(a, n); err != nil {
