@@ -14,7 +14,9 @@ import (
 
 // checkAck: nothing is acknowledged that the table of the source's rows does not hold.
 func (w *World) checkAck(t *topic, s dataflow.Split, upTo dataflow.Position) {
+	w.tab.Lock()
 	held := offset(w.tables["raw_"+t.name].held.Positions.Get(t.name, s))
+	w.tab.Unlock()
 	for i := max(held, 0); i < offset(upTo); i++ {
 		if !t.split(s).recs[i].Poison {
 			w.fail("%s/%s is acknowledged up to %s, the table holds %d: record %d is not committed (I11)", t.name, s, upTo, held, i)
@@ -81,6 +83,8 @@ func (w *World) checkRows(t *table, k dataflow.Commit, rows []string) {
 // watermarks go back; the ledger balances.
 func (p *process) checkManifest(m *checkpoint.Manifest) {
 	w, line := p.w, p.line
+	w.tab.Lock()
+	defer w.tab.Unlock()
 	if m.Epoch <= line.epoch {
 		w.fail("process %d writes epoch %d after epoch %d (I4)", p.n, m.Epoch, line.epoch)
 	}

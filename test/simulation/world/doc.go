@@ -65,6 +65,8 @@ type World struct {
 	plan  *plan
 	start time.Time
 
+	// tab guards the tables, and is taken before mu.
+	tab      sync.Mutex
 	mu       sync.Mutex
 	rng      *rand.Rand
 	hash     interface{ Write([]byte) (int, error) }

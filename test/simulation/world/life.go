@@ -121,7 +121,7 @@ func (u *operator) incident() {
 
 // crash kills the process; the disk keeps what was synced, and some of the rest.
 func (u *operator) crash() copied {
-	line := u.p.line.copy()
+	line := u.p.lineage()
 	return copied{u.p.kill(u.unsynced()), line}
 }
 
@@ -130,6 +130,13 @@ func (u *operator) unsynced() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return []int{0, 0, 30, 90, 100}[w.rng.IntN(5)]
+}
+
+// lineage is a copy of what is known of the process's epochs.
+func (p *process) lineage() lineage {
+	p.w.tab.Lock()
+	defer p.w.tab.Unlock()
+	return p.line.copy()
 }
 
 func (l *lineage) copy() lineage {
@@ -183,7 +190,7 @@ func (u *operator) stop() {
 	if err := p.err; err != nil && !errors.Is(err, engine.ErrNotStopped) && !errors.Is(err, errSimulated) && !strings.Contains(err.Error(), "stopped before everything was connected") {
 		u.unexpected(err)
 	}
-	u.restart(copied{p.disk, *p.line})
+	u.restart(copied{p.disk, p.lineage()})
 }
 
 // ended goes on after the process has ended by itself.
@@ -203,7 +210,7 @@ func (u *operator) ended() {
 	}
 	u.unexpected(u.p.err)
 	time.Sleep(w.between(0, 5*time.Second))
-	u.p = w.begin(u.p.disk, *u.p.line, false)
+	u.p = w.begin(u.p.disk, u.p.lineage(), false)
 }
 
 // unexpected judges why a process has ended.
@@ -222,7 +229,7 @@ func (u *operator) second() {
 	w.trace("zombies", "%d", z.n)
 	u.fenced = true
 	u.zombies = append(u.zombies, z)
-	c := copied{clone(z.disk), z.line.copy()}
+	c := copied{clone(z.disk), z.lineage()}
 	go func() {
 		select {
 		case <-time.After(w.between(time.Second, 40*time.Second)):
@@ -280,7 +287,7 @@ func (u *operator) end() {
 		if u.p.err == nil {
 			break
 		}
-		last = copied{u.p.disk, *u.p.line}
+		last = copied{u.p.disk, u.p.lineage()}
 		switch err := u.p.err; {
 		case u.fenced && try == 0 && errors.Is(err, checkpoint.ErrCannotResume):
 			w.trace("diverged", "%v", err)

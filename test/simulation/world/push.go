@@ -80,16 +80,20 @@ func (p *process) serve(to *push, env *dataflow.Env) (io.Closer, error) {
 // Ready lets producers in.
 func (s *served) Ready() {
 	if s.p.alive() {
+		s.p.w.mu.Lock()
 		s.to.stream, s.to.p = s.Stream, s.p
+		s.p.w.mu.Unlock()
 		s.p.w.trace("serving", "%d %s", s.p.n, s.to.name)
 	}
 }
 
 // Close implements io.Closer.
 func (s *served) Close() error {
+	s.p.w.mu.Lock()
 	if s.to.p == s.p {
 		s.to.stream, s.to.p = nil, nil
 	}
+	s.p.w.mu.Unlock()
 	return s.Stream.Close()
 }
 
@@ -117,6 +121,8 @@ func (w *World) produce(to *push, p *producer) {
 
 func (w *World) noteAcked(to *push, r request) {
 	w.trace("posts_acked", "%s %d", to.name, r.events[0].ID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, e := range r.events {
 		to.acked[e.ID] = true
 	}
@@ -130,7 +136,9 @@ type answer struct {
 // post sends a request once and says whether it was accepted.
 func (w *World) post(to *push, p *producer, i int, r request) bool {
 	time.Sleep(w.lag(2 * time.Millisecond))
+	w.mu.Lock()
 	stream, at := to.stream, to.p
+	w.mu.Unlock()
 	if stream == nil || !at.alive() {
 		return false
 	}

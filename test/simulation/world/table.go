@@ -178,6 +178,8 @@ func (c committer) Committed(ctx context.Context) (dataflow.Committed, error) {
 		c.p.w.trace("look_errors", "%s", c.t.name)
 		return dataflow.Committed{}, errSimulated
 	}
+	c.p.w.tab.Lock()
+	defer c.p.w.tab.Unlock()
 	if n := len(c.t.before); n > 0 && c.p.stale > 0 && c.p.w.chance(6) {
 		c.p.stale--
 		c.p.w.trace("stale_reads", "%d %s", c.p.n, c.t.name)
@@ -208,6 +210,8 @@ func (c committer) Claim(ctx context.Context, claim dataflow.Claim) error {
 		w.trace("claim_errors", "%s", c.t.name)
 		return errSimulated
 	}
+	w.tab.Lock()
+	defer w.tab.Unlock()
 	switch held := c.t.held.Claim; {
 	case claim == held:
 	case claim.Token > held.Token:
@@ -234,6 +238,8 @@ func (c committer) Commit(ctx context.Context, k dataflow.Commit) error {
 		w.trace("commit_errors", "%s %d", c.t.name, k.Epoch)
 		return errSimulated
 	}
+	w.tab.Lock()
+	defer w.tab.Unlock()
 	switch dataflow.DecideCommit(c.t.held, k) {
 	case dataflow.Done:
 		w.trace("commits_done", "%s %d", c.t.name, k.Epoch)
