@@ -29,9 +29,10 @@ func SQLType(text string) string {
 // IsTypeOf says whether name is what pg_typeof says of values that here have the
 // registry's type typ.
 func IsTypeOf(typ, name string) bool {
+	if e, ok := strings.CutSuffix(typ, "[]"); ok && strings.HasSuffix(name, "[]") {
+		return IsTypeOf(e, strings.TrimSuffix(name, "[]"))
+	}
 	switch name {
-	case "character varying[]": // as below
-		name = "text[]"
 	case "character varying":
 		name = "text"
 	case "time without time zone":
