@@ -430,7 +430,14 @@ func (b *binder) commonType(what string, args []*node) (typ, error) {
 		case a.typ.k == kNested:
 			return t, errAt(a.pos, "%s does not take values of type %s", what, a.typ)
 		case a.typ.k == kList && t.k == kList && !a.typ.same(t):
-			return t, errAt(a.pos, "%s types %s and %s do not match: add a cast", what, t, a.typ)
+			switch {
+			case t.e == kDecimal && a.typ.e == kDecimal:
+				t = listOf(commonDecimal(t.elem(), a.typ.elem()))
+			case implicit(t.e, a.typ.e) && !implicit(a.typ.e, t.e):
+				t = a.typ
+			case !implicit(a.typ.e, t.e):
+				return t, errAt(a.pos, "%s types %s and %s do not match: add a cast", what, t, a.typ)
+			}
 		case a.unknown || a.typ.k == t.k && t.k != kDecimal:
 		case t.k == kUnknown:
 			t = a.typ
