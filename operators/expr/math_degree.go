@@ -32,7 +32,7 @@ func init() {
 		register(function{name: name, args: []kind{kFloat64}, ret: kFloat64, fails: true, kernel: floatKernel(f)})
 	}
 	register(function{name: "atan2d", args: []kind{kFloat64, kFloat64}, ret: kFloat64, kernel: floatsKernel(func(x, y float64) (float64, *dataflow.Bad) {
-		return math.Atan2(x, y) / atanOfOne * 45, nil
+		return math.Copysign(math.Atan2(x, y), x) / atanOfOne * 45, nil
 	})})
 }
 

@@ -50,7 +50,7 @@ func init() {
 	two := func(name string, f func(x, y float64) (float64, *dataflow.Bad)) {
 		register(function{name: name, args: []kind{kFloat64, kFloat64}, ret: kFloat64, fails: true, kernel: floatsKernel(f)})
 	}
-	two("atan2", func(x, y float64) (float64, *dataflow.Bad) { return math.Atan2(x, y), nil })
+	two("atan2", func(x, y float64) (float64, *dataflow.Bad) { return math.Copysign(math.Atan2(x, y), x), nil }) // The library's is +pi for the least negative x.
 	for _, name := range []string{"^", "power", "pow"} {
 		two(name, powFloat)
 	}

@@ -51,6 +51,9 @@ var rules = []struct {
 	{"a sign without a number has no place in an interval", func(d *difference) bool {
 		return d.cast() && looseInterval.MatchString(d.ours.detail)
 	}},
+	{"a unit of an interval and a number may stand together", func(d *difference) bool {
+		return d.cast() && d.theirs.state == "22007" && strings.Contains(d.theirs.detail, "type interval") && unitAndNumber.MatchString(d.theirs.detail) && d.ours.reason == ""
+	}},
 	{"all operands of overlaps are looked at", func(d *difference) bool {
 		return d.part.Name == "overlaps" && d.theirs.null && d.failing(d.ours.reason)
 	}},
@@ -67,7 +70,7 @@ var rules = []struct {
 		return d.cast() && notISO(d.ours.detail)
 	}},
 	{"which of two failures is told", func(d *difference) bool {
-		return d.theirs.reason != "" && d.failing(d.theirs.reason) && (d.failing(d.ours.reason) || strings.Contains(d.ours.detail, "does not fit decimal"))
+		return d.theirs.reason != "" && (d.failing(d.ours.reason) || d.failing(d.theirs.reason) && strings.Contains(d.ours.detail, "does not fit decimal"))
 	}},
 	{"constants that fail are refused before anything runs", func(d *difference) bool {
 		return d.ours.reason == refused && d.refusedPart
@@ -172,6 +175,7 @@ func (d *difference) failing(reason string) bool {
 }
 
 var (
+	unitAndNumber = regexp.MustCompile(`interval: ".*[A-Za-z]\d.*"`)
 	looseInterval = regexp.MustCompile(`invalid input for interval: ".*\d *[-+]+ *"`)
 
 	unread = regexp.MustCompile(`(?:invalid input for )?(date|time|timestamp|timestamptz|interval)(?: out of range)?: "(.*?)"(?:$|: )`)
