@@ -284,6 +284,10 @@ func datePartKernel(c *call, out *vec, a []*vec) {
 			}
 			return
 		}
+		if p.scale == 3 { // milliseconds: the sum of two floats, as PostgreSQL has it
+			r[i] = float64(p.n/1e6*1e3) + float64(p.n%1e6)/1e3
+			return
+		}
 		r[i] = decOf(p.n).float(p.scale) + float64(p.rest)/float64(dayUS)
 	})
 }

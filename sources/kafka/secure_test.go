@@ -69,16 +69,22 @@ func TestTopicsByAPattern(t *testing.T) {
 	s := r.source(cfg)
 	discovered := func(want ...string) {
 		t.Helper()
-		splits, err := s.Discover(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, sp := range splits {
-			got = append(got, strings.TrimPrefix(string(sp), base))
-		}
-		if strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("found %v, want %v", got, want)
+		// A broker knows of a topic a moment after it was made.
+		for deadline := time.Now().Add(time.Minute); ; {
+			splits, err := s.Discover(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, sp := range splits {
+				got = append(got, strings.TrimPrefix(string(sp), base))
+			}
+			if strings.Join(got, " ") == strings.Join(want, " ") {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("found %v, want %v", got, want)
+			}
 		}
 	}
 	discovered("-a/0", "-b/0", "/0")

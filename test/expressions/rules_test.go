@@ -54,6 +54,12 @@ var rules = []struct {
 	{"a unit of an interval and a number may stand together", func(d *difference) bool {
 		return d.cast() && d.theirs.state == "22007" && strings.Contains(d.theirs.detail, "type interval") && unitAndNumber.MatchString(d.theirs.detail) && d.ours.reason == ""
 	}},
+	{"an interval that cannot be read is told in one way", func(d *difference) bool {
+		return d.cast() && d.theirs.state == "22015" && strings.Contains(d.ours.detail, "invalid input for interval")
+	}},
+	{"brackets that are not closed in a pattern of similar to", func(d *difference) bool {
+		return d.values() && d.part.Name == "similar_to_escape" && strings.Contains(d.theirs.text, "[]")
+	}},
 	{"all operands of overlaps are looked at", func(d *difference) bool {
 		return d.part.Name == "overlaps" && d.theirs.null && d.failing(d.ours.reason)
 	}},
