@@ -96,14 +96,15 @@ func TestTheRecordsOfDebeziumsRouter(t *testing.T) {
 	do("CREATE SCHEMA shop")
 	do(statements(t, `(?s)create table shop\.outbox \(.*?\);`, "pg", "before.sql")...)
 	topics := fmt.Sprintf("t%d", time.Now().UnixNano())
-	p := program.New(t, "routed", fmt.Sprintf(routed,
+	// The pipeline has a name of its own: the broker is shared, and so are its positions.
+	p := program.New(t, topics, fmt.Sprintf(routed,
 		fmt.Sprintf("start: latest, postgres: {url: %q, table: shop.outbox}, columns: {created_at: created_at, additional: [tenant]}", db),
 		rig.Kafka(t), topics, `"jsonb_build_object('payload', payload, 'createdAt', created_at)"`))
 	p.Run("outbox", "setup", p.File)
 	do(statements(t, `(?m)^.+$`, "pg", "outbox.sql")...) // rows that come and go before the relay runs
 	r := p.Start(nil, "run", p.File)
 	want := captures(t, "pg")
-	got := relayed(t, topics, want, nil)
+	got := relayed(t, r, topics, want, nil)
 	r.Terminate()
 	agree(t, want, got)
 }
@@ -130,7 +131,8 @@ func TestTheRecordsOfDebeziumsRouterOfMariaDB(t *testing.T) {
 	do(statements(t, `create table outbox \(.*?\);`, "mariadb", "before.sql")...)
 	do("ALTER TABLE outbox ADD COLUMN seq bigint NOT NULL AUTO_INCREMENT UNIQUE")
 	topics := fmt.Sprintf("t%d", time.Now().UnixNano())
-	p := program.New(t, "routed", fmt.Sprintf(routed,
+	// The pipeline has a name of its own: the broker is shared, and so are its positions.
+	p := program.New(t, topics, fmt.Sprintf(routed,
 		fmt.Sprintf(`mysql: {url: "mysql://root@%s/shop", table: outbox, poll_every: 20ms}, columns: {sequence: seq, created_at: created_at, additional: [tenant]}`, db.Addr),
 		rig.Kafka(t), topics, "payload"))
 	r := p.Start(nil, "run", p.File)
@@ -138,7 +140,7 @@ func TestTheRecordsOfDebeziumsRouterOfMariaDB(t *testing.T) {
 	do(all[:len(all)-1]...)
 	want := captures(t, "mariadb")
 	const gone = "11111111-1111-4111-8111-111111111111"
-	got := relayed(t, topics, want, map[string]bool{gone: true})
+	got := relayed(t, r, topics, want, map[string]bool{gone: true})
 	do(all[len(all)-1])
 	r.Terminate()
 	var seen []capture
@@ -160,7 +162,7 @@ func header(c capture, key string) string {
 }
 
 // relayed waits until the topics of want hold as many records, but those that are gone.
-func relayed(t *testing.T, prefix string, want []capture, gone map[string]bool) map[string][]*kgo.Record {
+func relayed(t *testing.T, r *program.Process, prefix string, want []capture, gone map[string]bool) map[string][]*kgo.Record {
 	t.Helper()
 	count, broker := map[string]int{}, rig.Kafka(t)
 	for _, c := range want {
@@ -173,7 +175,7 @@ func relayed(t *testing.T, prefix string, want []capture, gone map[string]bool) 
 	defer cl.Close()
 	admin := kadm.NewClient(cl)
 	out := map[string][]*kgo.Record{}
-	program.Await(t, "the records", func() bool {
+	r.Until("the records", func() bool {
 		there, err := admin.ListTopics(t.Context())
 		must(t, err)
 		done := true
