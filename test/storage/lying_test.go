@@ -42,7 +42,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			for seed := uint64(0); err == nil && seed < 5; seed++ {
+			for seed := uint64(0); err == nil && seed < 60; seed++ {
 				_, err = clonesOf(seed, 25, c.plant, c.lie)
 			}
 			if err == nil {
