@@ -188,14 +188,11 @@ func quoteColumn(name string) string {
 
 // cast is the running operator.
 type cast struct {
-	env  *dataflow.Env
+	rowsOut
 	plan *castPlan
 	// values are by converted column.
 	values []castValues
 	nulls  bool // on_error: null
-	bad    *dataflow.BadRows
-	errs   []expr.RowError
-	rows   []int32
 }
 
 // castValues converts one column of a batch. The caller owns the array, which is null
@@ -209,7 +206,7 @@ func newCast(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg 
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	c := &cast{env: env, plan: p, nulls: cfg.OnError == castNull, bad: dataflow.NewBadRows(env)}
+	c := &cast{rowsOut: newRowsOut(env), plan: p, nulls: cfg.OnError == castNull}
 	for i := range p.columns {
 		v, err := p.columns[i].values(env)
 		if err != nil {
@@ -226,20 +223,7 @@ func (c *cast) Process(ctx context.Context, _ int, b arrow.RecordBatch, out data
 	if err != nil {
 		return err
 	}
-	if len(c.errs) > 0 {
-		whole := made
-		made, err = c.withoutFailed(whole)
-		whole.Release()
-		if err != nil {
-			return err
-		}
-		if err := statelessBadRows(ctx, c.env, c.bad, b, c.errs, out); err != nil {
-			made.Release()
-			return err
-		}
-	}
-	c.env.Fates.Passed.Add(made.NumRows())
-	return out.Emit(ctx, statelessOut, made)
+	return c.send(ctx, b, made, out)
 }
 
 // convert builds the result of all rows and collects the failed ones in c.errs.
@@ -267,12 +251,6 @@ func (c *cast) convert(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 	}
 	c.errs = oneErrorEach(c.errs)
 	return array.NewRecordBatch(c.plan.out.Schema, cols, b.NumRows()), nil
-}
-
-// withoutFailed returns made without the rows in c.errs.
-func (c *cast) withoutFailed(made arrow.RecordBatch) (arrow.RecordBatch, error) {
-	c.rows = statelessRest(c.rows[:0], made.NumRows(), c.errs)
-	return dataflow.TakeBatch(c.env.Alloc, made, c.rows)
 }
 
 // Close frees what the conversions hold.

@@ -295,12 +295,9 @@ func (p *projectPlanner) key(cols []projectColumn) []string {
 
 // project is the running operator.
 type project struct {
-	env    *dataflow.Env
+	rowsOut
 	layout *projectLayout
 	evals  []*expr.Evaluator // by column; nil for input columns
-	bad    *dataflow.BadRows
-	errs   []expr.RowError
-	rows   []int32
 }
 
 func newProject(_ context.Context, env *dataflow.Env, in component.OperatorIn, cfg ProjectConfig) (dataflow.Operator, error) {
@@ -308,7 +305,7 @@ func newProject(_ context.Context, env *dataflow.Env, in component.OperatorIn, c
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	p := &project{env: env, layout: l, bad: dataflow.NewBadRows(env), evals: make([]*expr.Evaluator, len(l.columns))}
+	p := &project{rowsOut: newRowsOut(env), layout: l, evals: make([]*expr.Evaluator, len(l.columns))}
 	for i, c := range l.columns {
 		if c.expr != nil {
 			p.evals[i] = c.expr.NewEvaluator(env.Alloc)
@@ -323,20 +320,7 @@ func (p *project) Process(ctx context.Context, _ int, b arrow.RecordBatch, out d
 	if err != nil {
 		return err
 	}
-	if len(p.errs) > 0 {
-		whole := made
-		made, err = p.withoutFailed(whole)
-		whole.Release()
-		if err != nil {
-			return err
-		}
-		if err := statelessBadRows(ctx, p.env, p.bad, b, p.errs, out); err != nil {
-			made.Release()
-			return err
-		}
-	}
-	p.env.Fates.Passed.Add(made.NumRows())
-	return out.Emit(ctx, statelessOut, made)
+	return p.send(ctx, b, made, out)
 }
 
 // compute builds the result of all rows and collects the failed ones in p.errs.
@@ -367,12 +351,6 @@ func (p *project) compute(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 	}
 	p.errs = oneErrorEach(p.errs)
 	return array.NewRecordBatch(p.layout.out.Schema, cols, b.NumRows()), nil
-}
-
-// withoutFailed returns made without the rows in p.errs.
-func (p *project) withoutFailed(made arrow.RecordBatch) (arrow.RecordBatch, error) {
-	p.rows = statelessRest(p.rows[:0], made.NumRows(), p.errs)
-	return dataflow.TakeBatch(p.env.Alloc, made, p.rows)
 }
 
 // Close frees the builder of bad rows.

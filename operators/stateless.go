@@ -42,6 +42,36 @@ func oneErrorEach(errs []expr.RowError) []expr.RowError {
 	return slices.CompactFunc(errs, func(x, y expr.RowError) bool { return x.Row == y.Row })
 }
 
+// rowsOut sends on what a step makes of whole batches: all rows but those that failed,
+// which are in errs, each once and in order.
+type rowsOut struct {
+	env  *dataflow.Env
+	bad  *dataflow.BadRows
+	errs []expr.RowError
+	rows []int32
+}
+
+func newRowsOut(env *dataflow.Env) rowsOut { return rowsOut{env: env, bad: dataflow.NewBadRows(env)} }
+
+// send takes over made, which was made of b.
+func (r *rowsOut) send(ctx context.Context, b, made arrow.RecordBatch, out dataflow.Emitter) error {
+	if len(r.errs) > 0 {
+		r.rows = statelessRest(r.rows[:0], made.NumRows(), r.errs)
+		rest, err := dataflow.TakeBatch(r.env.Alloc, made, r.rows)
+		made.Release()
+		if err != nil {
+			return err
+		}
+		made = rest
+		if err := statelessBadRows(ctx, r.env, r.bad, b, r.errs, out); err != nil {
+			made.Release()
+			return err
+		}
+	}
+	r.env.Fates.Passed.Add(made.NumRows())
+	return out.Emit(ctx, statelessOut, made)
+}
+
 // statelessRest appends to rows those of n that errs, in order, do not name.
 func statelessRest(rows []int32, n int64, errs []expr.RowError) []int32 {
 	for i := range int32(n) {

@@ -49,21 +49,7 @@ func BenchmarkTime(b *testing.B) {
 	for _, text := range timeTexts {
 		for _, n := range []int{1024, 8192, 65536} {
 			b.Run(fmt.Sprintf("%s/rows=%d", text, n), func(b *testing.B) {
-				batch := timeBatch(n)
-				e, err := Compile(text, batch.Schema())
-				if err != nil {
-					b.Fatal(err)
-				}
-				ev := e.NewEvaluator(memory.DefaultAllocator)
-				b.ReportAllocs()
-				for b.Loop() {
-					a, _, err := ev.Eval(batch)
-					if err != nil {
-						b.Fatal(err)
-					}
-					a.Release()
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/row")
+				benchRows(b, text, timeBatch(n))
 			})
 		}
 	}

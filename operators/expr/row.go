@@ -48,14 +48,14 @@ func spellRow(a *ast) (*ast, error) {
 	}
 	switch a.op {
 	case opIs:
+		if a.text != "null" {
+			return nil, nil
+		}
 		var all []*ast
 		for _, x := range l.args {
 			n := at(opIs, a.text, x)
 			n.not = a.not
 			all = append(all, n)
-		}
-		if a.text != "null" {
-			return nil, nil
 		}
 		return at(opAnd, "and", all...), nil
 	case opDistinct:
