@@ -319,7 +319,12 @@ func (s *pgSource) streaming(ctx context.Context) (*stream, error) {
 		return nil, err
 	}
 	// The server is told the position of the last Ack, which may be before this one.
-	if st, err = s.follow(ctx, there.confirmed); err != nil {
+	repl, err := connectReplication(ctx, s.pg)
+	if err != nil {
+		return nil, err
+	}
+	if st, err = follow(ctx, s.pg, repl, there.confirmed, s.waits); err != nil {
+		_ = repl.Close(ctx)
 		return nil, err
 	}
 	return st, s.keep(st)
@@ -343,24 +348,6 @@ func unread(ctx context.Context, conn *pgx.Conn, name string, there *slot) (*slo
 		}
 	}
 	return there, err
-}
-
-// follow reads the log from a position on, when nobody else does any more.
-func (s *pgSource) follow(ctx context.Context, at pglogrepl.LSN) (*stream, error) {
-	for began := time.Now(); ; wait(ctx, 50*time.Millisecond) {
-		repl, err := connectReplication(ctx, s.pg)
-		if err != nil {
-			return nil, err
-		}
-		st, err := follow(ctx, s.pg, repl, at, s.waits)
-		if err == nil {
-			return st, nil
-		}
-		_ = repl.Close(ctx)
-		if !isCode(err, "55006") || time.Since(began) > letGo || ctx.Err() != nil {
-			return nil, err
-		}
-	}
 }
 
 // keep puts the stream where Ack and Close find it.
