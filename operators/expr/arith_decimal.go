@@ -174,9 +174,11 @@ func remScaled(x dec, s int32, y dec, t int32) dec {
 		return x // the divisor has more digits
 	}
 	// x is too long at the finer scale.
-	n := x.big()
-	n.Mul(n, pow10[t-s].big())
-	r, _ := decOfBig(n.Rem(n, y.big()))
+	w := wides.Get().(*wide)
+	defer wides.Put(w)
+	w.a.Mul(setBig(&w.t, x), bigTens[t-s])
+	w.b.QuoRem(&w.a, setBig(&w.t, y), &w.rest)
+	r, _ := decOfBig(&w.rest)
 	return r
 }
 

@@ -1,8 +1,6 @@
 package expr
 
 import (
-	"math"
-	"math/big"
 	"math/bits"
 	"strconv"
 )
@@ -204,20 +202,14 @@ func (d dec) div(e dec, k int32) (dec, bool) {
 
 // divBig is div for what does not fit 128 bits on the way.
 func (d dec) divBig(e dec, k int32) (dec, bool) {
-	n := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(k)), nil)
-	n.Mul(n, d.big())
-	negative := n.Sign()*e.big().Sign() < 0
-	n.Abs(n)
-	b := e.big()
-	b.Abs(b)
-	q, r := n.QuoRem(n, b, new(big.Int))
-	if r.Lsh(r, 1).Cmp(b) >= 0 {
-		q.Add(q, big.NewInt(1))
-	}
+	w := wides.Get().(*wide)
+	defer wides.Put(w)
+	negative := e.hi < 0
 	if negative {
-		q.Neg(q)
+		d, e = d.neg(), e.neg()
 	}
-	return decOfBig(q)
+	w.a.Mul(setBig(&w.t, d), bigTens[k])
+	return decOfBig(w.quoHalf(&w.b, &w.a, setBig(&w.c, e)))
 }
 
 // rem returns the rest of d / e with the sign of d; e is not 0.
@@ -226,27 +218,6 @@ func (d dec) rem(e dec) dec {
 	bh, bl, _ := e.abs()
 	_, _, rh, rl := quo(ah, al, bh, bl)
 	return signed(rh, rl, an)
-}
-
-func (d dec) big() *big.Int {
-	hi, lo, neg := d.abs()
-	r := new(big.Int).SetUint64(hi)
-	r.Lsh(r, 64).Or(r, new(big.Int).SetUint64(lo))
-	if neg {
-		r.Neg(r)
-	}
-	return r
-}
-
-func decOfBig(x *big.Int) (dec, bool) {
-	if x.BitLen() > 127 {
-		return dec{}, false
-	}
-	a := new(big.Int).Abs(x)
-	lo := new(big.Int).And(a, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
-	hi := a.Rsh(a, 64).Uint64()
-	r := signed(hi, lo, x.Sign() < 0)
-	return r, r.fits(38)
 }
 
 // compareScaled compares a of scale s with b of scale t, exactly.

@@ -1,24 +1,24 @@
 package expr
 
 import (
-	"math/big"
+	"math/bits"
 
 	"frazil/dataflow"
 )
 
 func init() {
 	d, f := kDecimal, kInt32
-	one := func(t func([]*node) (typ, error), k func(c *call, x dec, s int32) (dec, *dataflow.Bad), names ...string) {
+	one := func(t func([]*node) (typ, error), k decFunc, names ...string) {
 		for _, n := range names {
 			register(function{name: n, args: []kind{d}, result: t, fails: true, kernel: decimalKernel(k)})
 		}
 	}
 	one(rootType, sqrtDec, "sqrt")
 	one(realType, expDec, "exp")
-	one(realType, func(c *call, x dec, s int32) (dec, *dataflow.Bad) { return logDec(c, x, s, nil) }, "ln")
-	one(realType, func(c *call, x dec, s int32) (dec, *dataflow.Bad) { return logDec(c, x, s, ln10()) }, "log", "log10")
-	one(sameType, func(_ *call, x dec, _ int32) (dec, *dataflow.Bad) { return x, nil }, "trim_scale")
-	two := func(t func([]*node) (typ, error), k func(c *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad), names ...string) {
+	one(realType, lnDec, "ln")
+	one(realType, logDec, "log", "log10")
+	one(sameType, func(_ *wide, x dec, _, _ int32) (dec, *dataflow.Bad) { return x, nil }, "trim_scale")
+	two := func(t func([]*node) (typ, error), k decsFunc, names ...string) {
 		for _, n := range names {
 			register(function{name: n, args: []kind{d, d}, result: t, fails: true, kernel: decimalsKernel(k)})
 		}
@@ -30,6 +30,12 @@ func init() {
 		function{name: "scale", args: []kind{d}, ret: f, kernel: scaleOf},
 		function{name: "min_scale", args: []kind{d}, ret: f, kernel: leastScale})
 }
+
+// decFunc computes from x of scale s a decimal of scale to, in registers.
+type decFunc func(w *wide, x dec, s, to int32) (dec, *dataflow.Bad)
+
+// decsFunc computes from x of scale s and y of scale t.
+type decsFunc func(w *wide, x dec, s int32, y dec, t, to int32) (dec, *dataflow.Bad)
 
 // realType is the type of results that are no fractions: as with quotients 16
 // places, or those of the operands.
@@ -52,16 +58,18 @@ func wholeQuotient(args []*node) (typ, error) {
 	return decimalType(max(1, min(38, a.p-a.s+b.s)), 0), nil
 }
 
-func decimalKernel(f func(c *call, x dec, s int32) (dec, *dataflow.Bad)) kernel {
+func decimalKernel(f decFunc) kernel {
 	return func(c *call, out *vec, a []*vec) {
 		x, r := of[dec](a[0]), grow[dec](out, c.n)
 		m := a[0].mask()
-		s := c.node.args[0].typ.s
+		s, to := c.node.args[0].typ.s, c.node.typ.s
+		w := wides.Get().(*wide)
+		defer wides.Put(w)
 		for i := range r {
 			if r[i] = (dec{}); !c.counts(i) {
 				continue
 			}
-			v, bad := f(c, x[i&m], s)
+			v, bad := f(w, x[i&m], s, to)
 			if r[i] = v; bad != nil {
 				c.fail(i, bad.Reason, "%s", bad.Detail)
 			}
@@ -69,16 +77,18 @@ func decimalKernel(f func(c *call, x dec, s int32) (dec, *dataflow.Bad)) kernel 
 	}
 }
 
-func decimalsKernel(f func(c *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad)) kernel {
+func decimalsKernel(f decsFunc) kernel {
 	return func(c *call, out *vec, a []*vec) {
 		x, y, r := of[dec](a[0]), of[dec](a[1]), grow[dec](out, c.n)
 		mx, my := a[0].mask(), a[1].mask()
 		s, t := c.scales()
+		w := wides.Get().(*wide)
+		defer wides.Put(w)
 		for i := range r {
 			if r[i] = (dec{}); !c.counts(i) {
 				continue
 			}
-			v, bad := f(c, x[i&mx], s, y[i&my], t)
+			v, bad := f(w, x[i&mx], s, y[i&my], t, c.node.typ.s)
 			if r[i] = v; bad != nil {
 				c.fail(i, bad.Reason, "%s", bad.Detail)
 			}
@@ -106,17 +116,16 @@ func leastScale(c *call, out *vec, a []*vec) {
 	}
 }
 
-func divWhole(_ *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad) {
+func divWhole(w *wide, x dec, s int32, y dec, t, _ int32) (dec, *dataflow.Bad) {
 	if y.zero() {
 		return dec{}, badf(badZero, "division by zero")
 	}
-	n, d := x.big(), y.big()
-	n.Mul(n, tenTo(t))
-	r, ok := decOfBig(n.Quo(n, d.Mul(d, tenTo(s))))
+	w.a.Mul(setBig(&w.t, x), bigTens[t])
+	w.b.Mul(setBig(&w.t, y), bigTens[s])
+	w.x.QuoRem(&w.a, &w.b, &w.rest)
+	r, ok := decOfBig(&w.x)
 	return r, mustFit(ok, 0)
 }
-
-func tenTo(n int32) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
 // mustFit is nil if ok: the value has no more digits than a decimal.
 func mustFit(ok bool, places int32) *dataflow.Bad {
@@ -127,51 +136,50 @@ func mustFit(ok bool, places int32) *dataflow.Bad {
 }
 
 // sqrtDec rounds the exact root.
-func sqrtDec(c *call, x dec, s int32) (dec, *dataflow.Bad) {
+func sqrtDec(w *wide, x dec, s, to int32) (dec, *dataflow.Bad) {
 	if x.hi < 0 {
 		return dec{}, badSqrt
 	}
-	to := c.node.typ.s
-	n := x.big()
-	n.Mul(n, tenTo(2*to-s))
-	q := new(big.Int).Sqrt(n)
-	if n.Sub(n, new(big.Int).Mul(q, q)).Cmp(q) > 0 { // more than q and a half
-		q.Add(q, big.NewInt(1))
-	}
-	r, ok := decOfBig(q)
+	w.a.Mul(setBig(&w.t, x), bigTens[2*to-s])
+	r, ok := decOfBig(w.root(&w.b, &w.a))
 	return r, mustFit(ok, to)
 }
 
-func expDec(c *call, x dec, s int32) (dec, *dataflow.Bad) { return expReal(c, realOf(x, s)) }
-
-// expReal is exp(x) as the decimal of the result's type.
-func expReal(c *call, x *big.Float) (dec, *dataflow.Bad) {
-	to := c.node.typ.s
-	switch f, _ := x.Float64(); {
-	case f > 90: // more than 38 digits
-		return dec{}, mustFit(false, to)
-	case f < -90:
-		return dec{}, nil
-	}
-	return roundReal(exp(x), to)
+func expDec(w *wide, x dec, s, to int32) (dec, *dataflow.Bad) {
+	w.a.Lsh(setBig(&w.t, x), realBits)
+	w.b.QuoRem(&w.a, bigTens[s], &w.rest)
+	r, _, ok := w.expDec(&w.b, to)
+	return r, mustFit(ok, to)
 }
 
-func logDec(c *call, x dec, s int32, base *big.Float) (dec, *dataflow.Bad) {
+// loggable says why x has no logarithm.
+func loggable(x dec) *dataflow.Bad {
 	switch {
 	case x.zero():
-		return dec{}, badLogZero
+		return badLogZero
 	case x.hi < 0:
-		return dec{}, badLogMinus
+		return badLogMinus
 	}
-	l := ln(realOf(x, s))
-	if base != nil {
-		l.Quo(l, base)
+	return nil
+}
+
+func lnDec(w *wide, x dec, s, to int32) (dec, *dataflow.Bad) {
+	if bad := loggable(x); bad != nil {
+		return dec{}, bad
 	}
-	return roundReal(l, c.node.typ.s)
+	return w.lnDec(setBig(&w.b, x), s, to)
+}
+
+func logDec(w *wide, x dec, s, to int32) (dec, *dataflow.Bad) {
+	if bad := loggable(x); bad != nil {
+		return dec{}, bad
+	}
+	w.ln(&w.a, setBig(&w.b, x), s)
+	return w.quoDec(&w.a, w.b.Set(&logs()[10]), to)
 }
 
 // logBase is the logarithm of y to the base x.
-func logBase(c *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad) {
+func logBase(w *wide, x dec, s int32, y dec, t, to int32) (dec, *dataflow.Bad) {
 	switch {
 	case x.zero() || y.zero():
 		return dec{}, badLogZero
@@ -180,18 +188,22 @@ func logBase(c *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad) {
 	case compareScaled(x, s, decOf(1), 0) == 0:
 		return dec{}, badf(badZero, "division by zero: the logarithm of the base 1")
 	}
-	return logDec(c, y, t, ln(realOf(x, s)))
+	w.ln(&w.a, setBig(&w.c, y), t)
+	w.ln(&w.b, setBig(&w.c, x), s)
+	return w.quoDec(&w.a, &w.b, to)
 }
 
-// powDec is x to the power of y: exact, and rounded once, if y is whole and the
-// number of digits bearable.
-func powDec(c *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad) {
-	to := c.node.typ.s
+// mostWhole bounds the whole numbers to the power of which is exact.
+const mostWhole = 200
+
+// powDec is x to the power of y: exact, and rounded once, if y is whole and no more than
+// mostWhole.
+func powDec(w *wide, x dec, s int32, y dec, t, to int32) (dec, *dataflow.Bad) {
 	whole := y.shrink(t, false)
 	isWhole := compareScaled(whole, 0, y, t) == 0
 	switch {
 	case y.zero():
-		return pow10[to], nil
+		return pow10[to], mustFit(to < 38, to)
 	case x.zero() && y.hi < 0:
 		return dec{}, badPowZero
 	case x.zero():
@@ -199,48 +211,59 @@ func powDec(c *call, x dec, s int32, y dec, t int32) (dec, *dataflow.Bad) {
 	case x.hi < 0 && !isWhole:
 		return dec{}, badPowMinus
 	}
-	if isWhole && whole.small() && whole.lo+200 <= 400 {
-		return powWhole(x, s, int64(whole.lo), to)
-	}
 	odd := isWhole && whole.lo&1 != 0 && x.hi < 0
 	if x.hi < 0 {
 		x = x.neg()
 	}
-	l := ln(realOf(x, s))
-	r, bad := expReal(c, l.Mul(l, realOf(y, t)))
+	var r dec
+	var near, ok bool
+	exact := isWhole && whole.small() && whole.lo+mostWhole <= 2*mostWhole
+	short := exact && powBits(x, s, int64(whole.lo)) <= exactBits
+	if !short {
+		r, near, ok = powReal(w, x, s, y, t, to)
+	}
+	if short || exact && near {
+		r, ok = powWhole(w, x, s, int64(whole.lo), to)
+	}
 	if odd {
 		r = r.neg()
 	}
-	return r, bad
-}
-
-// powWhole is x to the power of n as a fraction of whole numbers.
-func powWhole(x dec, s int32, n int64, to int32) (dec, *dataflow.Bad) {
-	size := n
-	if n < 0 {
-		size = -n
-	}
-	num := new(big.Int).Exp(x.big(), big.NewInt(size), nil)
-	den := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(s)*size), nil)
-	if n < 0 {
-		num, den = den, num
-	}
-	num.Mul(num, tenTo(to))
-	r, ok := decOfBig(quoHalf(num, den))
 	return r, mustFit(ok, to)
 }
 
-// quoHalf is a / b rounded half away from zero. It changes a and b.
-func quoHalf(a, b *big.Int) *big.Int {
-	minus := a.Sign()*b.Sign() < 0
-	a.Abs(a)
-	b.Abs(b)
-	q, r := a.QuoRem(a, b, new(big.Int))
-	if r.Lsh(r, 1).Cmp(b) >= 0 {
-		q.Add(q, big.NewInt(1))
+// exactBits are those of powers that take less time exact than by logarithms.
+const exactBits = 1024
+
+// powBits are those of the fraction that is x to the power of n.
+func powBits(x dec, s int32, n int64) int64 {
+	hi, lo, _ := x.abs()
+	size := bits.Len64(hi) + 64
+	if hi == 0 {
+		size = bits.Len64(lo)
 	}
-	if minus {
-		q.Neg(q)
+	return max(n, -n) * int64(max(size, int(s)*10/3+1))
+}
+
+// powWhole is x > 0 to the power of n as a fraction of whole numbers.
+func powWhole(w *wide, x dec, s int32, n int64, to int32) (dec, bool) {
+	size := uint64(max(n, -n))
+	num, den := w.pow(&w.a, setBig(&w.b, x), size), &w.c
+	if s == 0 {
+		den.Set(bigOne)
+	} else {
+		w.pow(den, bigTens[1], uint64(s)*size)
 	}
-	return q
+	if n < 0 {
+		num, den = den, num
+	}
+	w.x.Mul(num, bigTens[to])
+	return decOfBig(w.quoHalf(&w.y, &w.x, den))
+}
+
+// powReal is x > 0 to the power of y, the exponential of y ln x. near is as with roundReal.
+func powReal(w *wide, x dec, s int32, y dec, t, to int32) (r dec, near, ok bool) {
+	w.ln(&w.c, setBig(&w.b, x), s)
+	w.a.Mul(&w.c, setBig(&w.t, y))
+	w.b.QuoRem(&w.a, bigTens[t], &w.rest)
+	return w.expDec(&w.b, to)
 }

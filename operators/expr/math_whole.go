@@ -195,12 +195,13 @@ func bucketDec(c *call, out *vec, a []*vec) {
 // bucketBig is 1 + the whole part of k * (x-lo) / (hi-lo).
 func bucketBig(x, lo, hi dec, s [3]int32, k int32) int32 {
 	to := max(s[0], s[1], s[2])
-	at := func(d dec, s int32) *big.Int {
-		n := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(to-s)), nil)
-		return n.Mul(n, d.big())
-	}
-	l := at(lo, s[1])
-	p, w := at(x, s[0]), at(hi, s[2])
-	p.Sub(p, l).Mul(p, big.NewInt(int64(k)))
-	return int32(p.Quo(p, w.Sub(w, l)).Int64()) + 1
+	w := wides.Get().(*wide)
+	defer wides.Put(w)
+	at := func(z *big.Int, d dec, s int32) *big.Int { return z.Mul(setBig(&w.t, d), bigTens[to-s]) }
+	l := at(&w.a, lo, s[1])
+	width := w.b.Sub(at(&w.x, hi, s[2]), l)
+	w.c.Sub(at(&w.x, x, s[0]), l)
+	w.x.Mul(&w.c, w.t.SetInt64(int64(k)))
+	w.y.QuoRem(&w.x, width, &w.rest)
+	return int32(w.y.Int64()) + 1
 }
