@@ -51,27 +51,25 @@ type positions struct {
 	pipeline, sink string
 	client         *kgo.Client
 	admin          *kadm.Client
-	// next is the offset that was not read yet; id is the topic's.
-	next int64
-	id   string
+	// next is the offset that was not read yet; id and topicID are the topic's.
+	next    int64
+	id      string
+	topicID kadm.TopicID
 	// least is where the topic ends at least: behind what this process has committed. A
 	// broker that has just started again may not know yet how far it was; short is since
 	// when it says less.
 	least int64
 	short time.Time
 	now   func() time.Time
+	// openFor is how long open transactions are waited for.
+	openFor time.Duration
 
 	held   *record // nil: there is none
 	clocks map[int][]dataflow.ClockDecision
 }
 
 func newPositions(env *dataflow.Env, cfg Config) (*positions, error) {
-	cl, err := newClient(env, cfg,
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		// What is behind the end of a transaction is seen by its marker.
-		kgo.KeepControlRecords(),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-	)
+	cl, err := newClient(env, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +77,7 @@ func newPositions(env *dataflow.Env, cfg Config) (*positions, error) {
 	if now == nil {
 		now = time.Now
 	}
-	return &positions{cfg: cfg, pipeline: env.Pipeline, sink: env.Step, client: cl, admin: kadm.NewClient(cl), now: now, clocks: map[int][]dataflow.ClockDecision{}}, nil
+	return &positions{cfg: cfg, pipeline: env.Pipeline, sink: env.Step, client: cl, admin: kadm.NewClient(cl), now: now, openFor: openFor, clocks: map[int][]dataflow.ClockDecision{}}, nil
 }
 
 func (p *positions) close() { p.client.Close() }
@@ -121,63 +119,6 @@ func (p *positions) known(ctx context.Context) error {
 	}
 }
 
-// read reads up to the end of the topic as it is now, and waits for transactions that
-// are open there.
-func (p *positions) read(ctx context.Context) error {
-	topic := p.cfg.PositionsTopic
-	ends, err := p.admin.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	end, ok := ends.Lookup(topic, 0)
-	if err != nil || !ok {
-		return classify(fmt.Errorf("ask for the end of topic %q: %w", topic, err))
-	}
-	if err := p.same(ctx); err != nil {
-		return err
-	}
-	if err := p.isWhole(end.Offset); err != nil {
-		return err
-	}
-	if p.next >= end.Offset {
-		return nil
-	}
-	from := p.next
-	if from == 0 {
-		starts, err := p.admin.ListStartOffsets(ctx, topic)
-		if err == nil {
-			err = starts.Error()
-		}
-		if err != nil {
-			return classify(fmt.Errorf("ask for the start of topic %q: %w", topic, err))
-		}
-		s, _ := starts.Lookup(topic, 0)
-		from = s.Offset
-	}
-	p.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(from)}})
-	defer p.client.RemoveConsumePartitions(map[string][]int32{topic: {0}})
-	for p.next = from; p.next < end.Offset; {
-		fetches := p.client.PollFetches(ctx)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := fetches.Err(); err != nil {
-			return classify(fmt.Errorf("read topic %q at %d: %w", topic, p.next, err))
-		}
-		var failed error
-		fetches.EachRecord(func(r *kgo.Record) {
-			p.next = r.Offset + 1
-			if !r.Attrs.IsControl() {
-				failed = errors.Join(failed, p.take(r))
-			}
-		})
-		if failed != nil {
-			return failed
-		}
-	}
-	return nil
-}
-
 // shortFor is how long a topic may end before what was read or committed.
 const shortFor = time.Minute
 
@@ -197,20 +138,6 @@ func (p *positions) isWhole(end int64) error {
 		return dataflow.Unavailable(fmt.Errorf("topic %q ends at %d, and had records up to %d: its broker has not caught up with its own log", p.cfg.PositionsTopic, end, least))
 	}
 	return dataflow.Permanentf("topic %q has lost records: it ends at %d, and had some up to %d. The positions in it are those of the tables' last commits: restore it, or give the sink another positions_topic and topic to start afresh", p.cfg.PositionsTopic, end, least)
-}
-
-// same fails when the topic was made anew.
-func (p *positions) same(ctx context.Context) error {
-	all, err := p.admin.ListTopics(ctx, p.cfg.PositionsTopic)
-	if err != nil {
-		return classify(fmt.Errorf("look for topic %q: %w", p.cfg.PositionsTopic, err))
-	}
-	id := all[p.cfg.PositionsTopic].ID.String()
-	if p.id != "" && id != p.id {
-		return dataflow.Permanentf("topic %q was made anew while the pipeline ran: its id was %s and is %s", p.cfg.PositionsTopic, p.id, id)
-	}
-	p.id = id
-	return nil
 }
 
 // take reads one record.
