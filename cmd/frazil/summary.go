@@ -19,6 +19,9 @@ import (
 	"frazil/state"
 )
 
+// tablesWithin bounds the look at the tables of a run that has ended.
+const tablesWithin = 15 * time.Second
+
 // summary says what a run did: ledger, tables, how to read them.
 func (c *cli) summary(w io.Writer, p *pipelines.Pipeline, job *engine.Job, res engine.Result, store *state.Store, took time.Duration) {
 	if res.Nothing {
@@ -35,7 +38,9 @@ func (c *cli) summary(w io.Writer, p *pipelines.Pipeline, job *engine.Job, res e
 		fmt.Fprintln(w)
 		writeLedger(w, p.Graph, res.Manifest)
 	}
-	infos, err := describeTables(context.Background(), p)
+	ctx, cancel := context.WithTimeout(context.Background(), tablesWithin)
+	defer cancel()
+	infos, err := describeTables(ctx, p)
 	if err != nil {
 		fmt.Fprintf(w, "\nthe tables could not be read: %v\n", err)
 		return

@@ -125,7 +125,7 @@ func (j *Job) attempts(ctx context.Context) (Result, error) {
 		if phase == connecting || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			// Nothing here is wrong but the outside: it is tried for ever.
 			if !retry.wait(ctx, j.stop, err) {
-				return res, err
+				return res, j.whileWaiting(ctx, retry.stopped || phase == connecting && j.stopping(), err)
 			}
 			continue
 		}
@@ -136,7 +136,7 @@ func (j *Job) attempts(ctx context.Context) (Result, error) {
 				outside.reset()
 			}
 			if !outside.wait(ctx, j.stop, err) {
-				return res, err
+				return res, j.whileWaiting(ctx, outside.stopped, err)
 			}
 			continue
 		}
@@ -150,6 +150,28 @@ func (j *Job) attempts(ctx context.Context) (Result, error) {
 		if !retry.wait(ctx, j.stop, err) {
 			return res, err
 		}
+	}
+}
+
+// whileWaiting is how a run ends whose wait for the outside ended: fine if it was asked to
+// stop meanwhile, since nothing runs that a last checkpoint would be of.
+func (j *Job) whileWaiting(ctx context.Context, stopped bool, err error) error {
+	if !stopped || ctx.Err() != nil {
+		return err
+	}
+	j.o.Log.Warn("stopped while the outside was waited for; the last epoch stands, and the next run goes on from there", "cause", err)
+	return nil
+}
+
+// stopping says whether Stop was called.
+func (j *Job) stopping() bool { return closed(j.stop) }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -275,6 +297,8 @@ type backoff struct {
 	o     *Options
 	delay time.Duration
 	since time.Time
+	// stopped: it was asked to stop during a wait, not before.
+	stopped bool
 }
 
 func newBackoff(o *Options) *backoff { return &backoff{o: o} }
@@ -291,6 +315,9 @@ func (b *backoff) wait(ctx context.Context, stop <-chan struct{}, cause error) b
 		return false
 	}
 	b.delay = min(max(b.delay*2, 100*time.Millisecond), maxBackoff)
+	if closed(stop) {
+		return false // It was asked to stop before.
+	}
 	b.o.Log.Warn("will try again", "in", b.delay, "error", cause)
 	t := time.NewTimer(b.delay)
 	defer t.Stop()
@@ -298,6 +325,7 @@ func (b *backoff) wait(ctx context.Context, stop <-chan struct{}, cause error) b
 	case <-ctx.Done():
 		return false
 	case <-stop:
+		b.stopped = true
 		return false
 	case <-t.C:
 		return true

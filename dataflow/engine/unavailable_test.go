@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,5 +88,87 @@ func TestATargetThatLagsIsLookedAtAgain(t *testing.T) {
 	target.lags.Store(1000)
 	if err := run(); !errors.Is(err, checkpoint.ErrCannotResume) {
 		t.Fatalf("%v, want %v", err, checkpoint.ErrCannotResume)
+	}
+}
+
+// onWaiting calls itself when the job says that it will try again.
+type onWaiting struct {
+	slog.Handler
+	call func()
+}
+
+func (h onWaiting) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "will try again" {
+		h.call()
+	}
+	return nil
+}
+
+func (h onWaiting) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onWaiting) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// A stop while the outside is waited for ends the run in good order, since nothing runs
+// that could be checkpointed, and the next run goes on. A component that failed, and a
+// bound for retries that is reached, are errors all the same.
+func TestAStopWhileTheOutsideIsAwayIsFine(t *testing.T) {
+	down := dataflow.Unavailable(errors.New("nobody answers"))
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		name          string
+		connect, poll error
+		want          error
+	}{
+		{name: "connecting", connect: down},
+		{name: "running", poll: down},
+		{name: "a component", poll: broken, want: broken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var away atomic.Bool
+			away.Store(true)
+			target := &memTarget{}
+			graph := func() *Graph {
+				sink := target.sink("out", PortRef{"src", 0})
+				open := sink.NewCommitter
+				sink.NewCommitter = func(ctx context.Context, env *dataflow.Env) (dataflow.Committer, error) {
+					if c.connect != nil && away.Load() {
+						return nil, c.connect
+					}
+					return open(ctx, env)
+				}
+				src := seqStep(1, 3000, 1, func() error {
+					if c.poll != nil && away.Load() {
+						return c.poll
+					}
+					return nil
+				})
+				return &Graph{Name: "p", Parallelism: 2, Sources: []*Source{src}, Sinks: []*Sink{sink}}
+			}
+			s := openStore(t, t.TempDir())
+			defer s.Close()
+			var job *Job
+			waits := 0
+			o := Options{Store: s, Every: 3 * time.Millisecond, Budget: 20 * time.Second, Log: slog.New(onWaiting{call: func() {
+				if waits++; waits == 2 {
+					job.Stop()
+				}
+			}})}
+			job = NewJob(graph(), o)
+			if _, err := job.Run(t.Context()); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Fatalf("stopped: %v, want %v", err, c.want)
+			}
+			if waits != 2 {
+				t.Errorf("it waited %d times, want 2", waits)
+			}
+			away.Store(false)
+			o.Log, o.UntilEnd = testLog(t), true
+			if _, err := NewJob(graph(), o).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want, _ := wantRows(1, 3000)
+			if d := diff(target.sorted(), want); d != "" {
+				t.Fatal(d)
+			}
+		})
 	}
 }
