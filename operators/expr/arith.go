@@ -73,7 +73,9 @@ func passKernel(c *call, out *vec, a []*vec) {
 }
 
 func overflow(c *call, i int, what string) {
-	c.fail(i, badRange, "%s out of range", what)
+	if c.counts(i) { // else the message costs memory for nothing
+		c.fail(i, badRange, "%s out of range", what)
+	}
 }
 
 func rangeName[T integer]() string {

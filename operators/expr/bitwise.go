@@ -81,7 +81,9 @@ func bitCount(c *call, out *vec, a []*vec) {
 // place checks a place in a byte string, from 0.
 func (c *call) place(i int, at, n int64, what string) bool {
 	if at < 0 || at >= n {
-		c.fail(i, badArgument, "%s %d is out of range: there are %d", what, at, n)
+		if c.counts(i) {
+			c.fail(i, badArgument, "%s %d is out of range: there are %d", what, at, n)
+		}
 		return false
 	}
 	return true

@@ -64,7 +64,7 @@ func castInt64Int32(c *call, out *vec, a []*vec) {
 	for i := range r {
 		v := x[i&m]
 		r[i] = int32(v)
-		if int64(int32(v)) != v {
+		if int64(int32(v)) != v && c.counts(i) {
 			c.fail(i, badRange, "%d is out of range of int32", v)
 		}
 	}
@@ -76,7 +76,7 @@ func castFloat64Float32(c *call, out *vec, a []*vec) {
 	for i := range r {
 		v := x[i&m]
 		r[i] = float32(v)
-		if infinite(r[i]) && !infinite(v) || r[i] == 0 && v != 0 {
+		if (infinite(r[i]) && !infinite(v) || r[i] == 0 && v != 0) && c.counts(i) {
 			c.fail(i, badRange, "%v is out of range of float32", v)
 		}
 	}
@@ -90,8 +90,9 @@ func castFloatInt[F float, I integer](c *call, out *vec, a []*vec) {
 	for i := range r {
 		v := math.RoundToEven(float64(x[i&m]))
 		if !(v >= lo && v < -lo) {
-			r[i] = 0
-			c.fail(i, badRange, "%v is out of range of %s", x[i&m], rangeName[I]())
+			if r[i] = 0; c.counts(i) {
+				c.fail(i, badRange, "%v is out of range of %s", x[i&m], rangeName[I]())
+			}
 			continue
 		}
 		r[i] = I(v)
@@ -101,7 +102,9 @@ func castFloatInt[F float, I integer](c *call, out *vec, a []*vec) {
 // fit fails a row whose decimal has more digits than its type.
 func fit(c *call, i int, d dec, ok bool) dec {
 	if t := c.node.typ; !ok || !d.fits(t.p) {
-		c.fail(i, badRange, "the value does not fit %s", t)
+		if c.counts(i) {
+			c.fail(i, badRange, "the value does not fit %s", t)
+		}
 		return dec{}
 	}
 	return d
@@ -147,7 +150,7 @@ func castDecInt[T integer](c *call, out *vec, a []*vec) {
 	for i := range r {
 		v, _ := x[i&m].rescale(s, 0)
 		r[i] = T(v.lo)
-		if !v.small() || int64(r[i]) != int64(v.lo) {
+		if (!v.small() || int64(r[i]) != int64(v.lo)) && c.counts(i) {
 			c.fail(i, badRange, "%s is out of range of %s", appendDec(nil, x[i&m], s), rangeName[T]())
 		}
 	}

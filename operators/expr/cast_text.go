@@ -70,7 +70,7 @@ func eachText(c *call, a *vec, f func(i int, s string) *dataflow.Bad) {
 			continue
 		}
 		if bad := f(i, a.text(i&m)); bad != nil {
-			c.fail(i, bad.Reason, "%s", bad.Detail)
+			c.failBad(i, bad)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func castToText(c *call, out *vec, a []*vec) {
 		start := len(dst)
 		dst = write(dst, i&m)
 		if t.p > 0 || t.char() {
-			dst = dst[:start+len(t.cut(string(dst[start:])))]
+			dst = dst[:start+len(t.cut(view(dst[start:])))]
 		}
 		return dst
 	})
@@ -223,7 +223,7 @@ func castTextBinary(c *call, out *vec, a []*vec) {
 		s := a[0].text(i & m)
 		r, bad := appendBinary(dst, s)
 		if bad != nil {
-			c.fail(i, bad.Reason, "%s", bad.Detail)
+			c.failBad(i, bad)
 		}
 		return r
 	})

@@ -57,7 +57,7 @@ func swapArgs(k kernel) kernel {
 	return func(c *call, out *vec, a []*vec) { k(c, out, []*vec{a[1], a[0]}) }
 }
 
-func outOfTime(c *call, i int, what string) { c.fail(i, badRange, "%s out of range", what) }
+func outOfTime(c *call, i int, what string) { overflow(c, i, what) }
 
 func plusInterval(sign int32) kernel {
 	return func(c *call, out *vec, a []*vec) {
@@ -179,36 +179,54 @@ func timePlus(sign int64) kernel {
 
 // dateUnit names a field of a date or time as PostgreSQL does, plurals included.
 func dateUnit(s string) string {
-	s = strings.ToLower(s)
-	switch s {
-	case "us", "usec", "usecs", "useconds", "microsecon", "microsecond":
+	var buf [16]byte
+	switch lowered(s, buf[:]) {
+	case "us", "usec", "usecs", "useconds", "microsecon", "microsecond", "microseconds":
 		return "microseconds"
-	case "ms", "msec", "msecs", "mseconds", "millisecon", "millisecond":
+	case "ms", "msec", "msecs", "mseconds", "millisecon", "millisecond", "milliseconds":
 		return "milliseconds"
-	case "s", "sec", "secs", "seconds":
+	case "s", "sec", "secs", "second", "seconds":
 		return "second"
-	case "m", "min", "mins", "minutes":
+	case "m", "min", "mins", "minute", "minutes":
 		return "minute"
-	case "h", "hr", "hrs", "hours":
+	case "h", "hr", "hrs", "hour", "hours":
 		return "hour"
-	case "d", "days":
+	case "d", "day", "days":
 		return "day"
-	case "w", "weeks":
+	case "w", "week", "weeks":
 		return "week"
-	case "mon", "mons", "months":
+	case "mon", "mons", "month", "months":
 		return "month"
-	case "qtr", "quarters":
+	case "qtr", "quarter", "quarters":
 		return "quarter"
-	case "y", "yr", "yrs", "years":
+	case "y", "yr", "yrs", "year", "years":
 		return "year"
-	case "decades", "dec", "decs":
+	case "decade", "decades", "dec", "decs":
 		return "decade"
-	case "centuries", "c", "cent":
+	case "century", "centuries", "c", "cent":
 		return "century"
-	case "millennia", "mil", "mils", "millenium":
+	case "millennium", "millennia", "mil", "mils", "millenium":
 		return "millennium"
+	case "dow":
+		return "dow"
+	case "isodow":
+		return "isodow"
+	case "doy":
+		return "doy"
+	case "isoyear":
+		return "isoyear"
+	case "epoch":
+		return "epoch"
+	case "julian":
+		return "julian"
+	case "timezone":
+		return "timezone"
+	case "timezone_hour":
+		return "timezone_hour"
+	case "timezone_minute":
+		return "timezone_minute"
 	}
-	return s
+	return strings.ToLower(s)
 }
 
 // truncDays cuts a day to the start of a unit; ok is false for a unit of less
@@ -258,7 +276,7 @@ func truncKernel(c *call, out *vec, a []*vec) {
 			days, ok := truncDays(unit, floorDiv(us, dayUS))
 			r[i] = days * dayUS
 			if !ok {
-				c.fail(i, badArgument, "unknown unit %q", last)
+				c.failUnit(i, last, "")
 			}
 		default:
 			r[i] = truncIn(c, i, &z, a[2].text(i&a[2].mask()), unit, us)
@@ -285,9 +303,15 @@ func truncIn(c *call, i int, z *zoneCursor, name, unit string, us int64) int64 {
 	}
 	days, ok := truncDays(unit, floorDiv(local, dayUS))
 	if !ok && width == 0 {
-		c.fail(i, badArgument, "unknown unit %q", unit)
+		c.failUnit(i, unit, "")
 	}
 	return z.toUTC(days * dayUS)
+}
+
+func (c *call) failUnit(i int, unit, of string) {
+	if c.counts(i) {
+		c.fail(i, badArgument, "unknown unit %q%s", unit, of)
+	}
 }
 
 // unitWidth is the length of a unit up to a day, 0 for others.
@@ -312,12 +336,15 @@ func unitWidth(unit string) int64 {
 func truncIntervalKernel(c *call, out *vec, a []*vec) {
 	x, r := of[interval](a[1]), grow[interval](out, c.n)
 	mu, mx := a[0].mask(), a[1].mask()
+	unit, last := "", ""
 	for i := range r {
-		unit := dateUnit(a[0].text(i & mu))
+		if s := a[0].text(i & mu); i == 0 || s != last {
+			unit, last = dateUnit(s), s
+		}
 		v, ok := truncInterval(unit, x[i&mx])
 		r[i] = v
 		if !ok {
-			c.fail(i, badArgument, "unknown unit %q of an interval", unit)
+			c.failUnit(i, unit, " of an interval")
 		}
 	}
 }
@@ -423,7 +450,9 @@ func toTimestampKernel(c *call, out *vec, a []*vec) {
 		}
 		if !(f >= float64(minTS)/1e6 && f < float64(endTS)/1e6) {
 			r[i] = 0
-			outOfTime(c, i, fmt.Sprintf("timestamp %v", f))
+			if c.counts(i) {
+				outOfTime(c, i, fmt.Sprintf("timestamp %v", f))
+			}
 			continue
 		}
 		r[i] = int64(math.RoundToEven((f-epoch2000)*1e6)) + epoch2000*secUS // as PostgreSQL rounds

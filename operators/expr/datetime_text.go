@@ -41,6 +41,14 @@ func (p *scanner) accept(set string) bool {
 	return false
 }
 
+func (p *scanner) acceptByte(c byte) bool {
+	ok := p.peek() == c && p.more()
+	if ok {
+		p.i++
+	}
+	return ok
+}
+
 func (p *scanner) space() bool {
 	start := p.i
 	for p.accept(" \t\n\v\f\r") {
@@ -92,7 +100,8 @@ const isoHint = ": expected ISO 8601, as 2024-01-31 or 2024-01-31 12:30:00+00"
 func parseMoment(what, s string, timeOnly bool) (moment, *dataflow.Bad) {
 	var m moment
 	p := &scanner{s: trimSpace(s)}
-	lower := strings.ToLower(p.s)
+	var buf [48]byte
+	lower := lowered(p.s, buf[:])
 	sign, infinite := infinityNamed(lower)
 	switch {
 	case lower == "epoch" && !timeOnly, lower == "allballs" && timeOnly:
@@ -189,7 +198,7 @@ func (p *scanner) date(m *moment) (ok, inRange bool) {
 			m.days = daysOf(m.yearOf(y), 1, 1) + mon - 1
 			return true, y > 0 && mon > 0 && mon <= 366
 		}
-		if k == 0 || k > 2 || !p.accept(string(sep)) {
+		if k == 0 || k > 2 || !p.acceptByte(sep) {
 			return false, false
 		}
 		if day, k = p.digits(); k == 0 || k > 2 {
@@ -243,7 +252,8 @@ func (p *scanner) time(m *moment) (ok, inRange bool) {
 	}
 	mark := p.i
 	p.space()
-	switch half := strings.ToLower(p.word()); half {
+	var buf [8]byte
+	switch half := lowered(p.word(), buf[:]); half {
 	case "am", "pm":
 		if h < 1 || h > 12 {
 			return true, false
@@ -274,12 +284,12 @@ func (p *scanner) tail(m *moment) bool {
 }
 
 func (p *scanner) era(m *moment) bool {
-	switch rest := strings.ToLower(p.s[p.i:]); rest {
-	case "bc", "ad":
-		p.i = len(p.s)
-		return true
+	rest := p.s[p.i:]
+	if len(rest) != 2 || !equalFold(rest, "bc") && !equalFold(rest, "ad") {
+		return false
 	}
-	return false
+	p.i = len(p.s)
+	return true
 }
 
 // zoneOf reads Z, +HH, +HHMM, +HH:MM, +HH:MM:SS or a name.

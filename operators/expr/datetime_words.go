@@ -12,7 +12,8 @@ var weekdayNames = []string{"sunday", "monday", "tuesday", "wednesday", "thursda
 // nameIn finds a word among names, whole or the first three letters; sept, tues, weds, thur
 // and thurs as well. It is -1 if there is none.
 func nameIn(names []string, word string) int {
-	word = strings.ToLower(word)
+	var buf [16]byte
+	word = lowered(word, buf[:])
 	for i, n := range names {
 		if word == n || word == n[:3] {
 			return i
@@ -139,7 +140,8 @@ func (p *scanner) dateWord(m *moment, d *wordy) bool {
 	if nameIn(weekdayNames, w) >= 0 {
 		return true
 	}
-	switch strings.ToLower(w) {
+	var buf [8]byte
+	switch lowered(w, buf[:]) {
 	case "bc":
 		d.bc = true
 		return true

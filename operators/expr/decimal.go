@@ -266,7 +266,7 @@ func (d dec) float(s int32) float64 {
 		}
 	}
 	var buf [64]byte
-	f, _ := strconv.ParseFloat(string(appendDec(buf[:0], d, s)), 64)
+	f, _ := strconv.ParseFloat(view(appendDec(buf[:0], d, s)), 64)
 	return f
 }
 

@@ -51,7 +51,7 @@ func coded(f func(dst, x []byte, name string) ([]byte, *dataflow.Bad)) kernel {
 			start := len(dst)
 			dst, bad := f(dst, a[0].bytes(i&mx), a[1].text(i&mn))
 			if bad != nil {
-				c.fail(i, bad.Reason, "%s", bad.Detail)
+				c.failBad(i, bad)
 				return dst[:start]
 			}
 			return dst
@@ -101,7 +101,7 @@ func appendDecoded(dst, x []byte, name string) ([]byte, *dataflow.Bad) {
 		if bytes.HasPrefix(x, []byte(`\x`)) {
 			return dst, notA("binary", string(x))
 		}
-		return appendBinary(dst, string(x))
+		return appendBinary(dst, view(x))
 	}
 	return dst, noCode(name)
 }
@@ -222,7 +222,7 @@ func convertCharset(c *call, out *vec, a []*vec) {
 			dst, bad = toCharset(dst, mid, a[2].text(i&a[2].mask()))
 		}
 		if bad != nil {
-			c.fail(i, bad.Reason, "%s", bad.Detail)
+			c.failBad(i, bad)
 			return dst[:start]
 		}
 		return dst

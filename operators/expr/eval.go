@@ -69,6 +69,8 @@ type call struct {
 	// Where rows are the elements of lists: the call for the lists, and these.
 	outer *call
 	lists *vec
+	// Where rows are the comparisons of an any: these.
+	pairs *pairs
 }
 
 // slot is the memory of one node.
@@ -91,15 +93,30 @@ func (c *call) fail(i int, reason, format string, args ...any) {
 		c.outer.fail(max(row-1, 0), reason, format, args...)
 		return
 	}
-	if c.sel != nil && !c.sel.get(i) || c.out.nulls && !c.out.valid.get(i) {
+	if c.counts(i) && (c.pairs != nil || !c.ev.failed.get(i)) {
+		c.report(i, reason, fmt.Sprintf(format, args...))
+	}
+}
+
+// failBad is fail with a mistake that has its text; it needs no memory where the row's
+// value does not matter.
+func (c *call) failBad(i int, bad *dataflow.Bad) {
+	if c.outer != nil {
+		c.fail(i, bad.Reason, "%s", bad.Detail)
+		return
+	}
+	if c.counts(i) && (c.pairs != nil || !c.ev.failed.get(i)) {
+		c.report(i, bad.Reason, bad.Detail)
+	}
+}
+
+func (c *call) report(i int, reason, detail string) {
+	if c.pairs != nil {
+		c.pairs.bad = append(c.pairs.bad, RowError{i, dataflow.Bad{Reason: reason, Detail: detail}})
 		return
 	}
 	ev := c.ev
-	if ev.failed.get(i) {
-		return
-	}
 	ev.failed.set(i)
-	detail := fmt.Sprintf(format, args...)
 	if ev.batch != nil { // a constant's error points into the text anyway
 		detail = ev.part(c.node) + ": " + detail
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unicode/utf8"
 )
 
 func init() {
@@ -136,7 +137,7 @@ func (f *formatter) item(dst []byte, s string, i int) ([]byte, int, error) {
 	if f.part, err = f.value(f.part, place, s[i]); err != nil {
 		return dst, i, err
 	}
-	pad := width - runes(string(f.part))
+	pad := width - utf8.RuneCount(f.part)
 	if pad > maxText {
 		return dst, i, fmt.Errorf("the width %d is too large", width)
 	}
@@ -180,7 +181,7 @@ func (f *formatter) width(s string, i int) (int, int, error) {
 		return 0, after, nil
 	}
 	f.buf = f.write[place](f.buf[:0], f.row&v.mask())
-	w, bad := parseInt(string(f.buf), 32)
+	w, bad := parseInt(view(f.buf), 32)
 	if bad != nil {
 		return 0, after, errors.New(bad.Detail)
 	}
@@ -213,7 +214,7 @@ func (f *formatter) value(dst []byte, place int, letter byte) ([]byte, error) {
 	}
 	f.buf = f.write[place](f.buf[:0], f.row&v.mask())
 	if letter == 'I' {
-		return appendIdent(dst, string(f.buf)), nil
+		return appendIdent(dst, view(f.buf)), nil
 	}
-	return appendLiteral(dst, string(f.buf)), nil
+	return appendLiteral(dst, view(f.buf)), nil
 }

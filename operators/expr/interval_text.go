@@ -26,7 +26,8 @@ var intervalUnits = map[string]intervalUnit{
 }
 
 func unitNamed(w string) (intervalUnit, bool) {
-	w = strings.ToLower(w)
+	var buf [16]byte
+	w = lowered(w, buf[:])
 	u, ok := intervalUnits[w]
 	if !ok && len(w) > 2 {
 		u, ok = intervalUnits[strings.TrimSuffix(w, "s")]

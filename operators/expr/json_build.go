@@ -100,11 +100,11 @@ func jsonValueOf(t typ, v *vec) jsonValue {
 	case kBool, kInt16, kInt32, kInt64, kDecimal, kJSON:
 		return text
 	case kFloat32:
-		x := of[float32](v)
-		return func(dst []byte, i int) []byte { return appendJSONFloat(dst, text, i, float64(x[i])) }
+		x, tree := of[float32](v), new(jsonTree)
+		return func(dst []byte, i int) []byte { return tree.float(dst, text, i, float64(x[i])) }
 	case kFloat64:
-		x := of[float64](v)
-		return func(dst []byte, i int) []byte { return appendJSONFloat(dst, text, i, x[i]) }
+		x, tree := of[float64](v), new(jsonTree)
+		return func(dst []byte, i int) []byte { return tree.float(dst, text, i, x[i]) }
 	case kList:
 		elem := jsonValueOf(t.elem(), v.elem)
 		return func(dst []byte, i int) []byte {
@@ -122,11 +122,10 @@ func jsonValueOf(t typ, v *vec) jsonValue {
 		text = isoText(t, v)
 		return func(dst []byte, i int) []byte { return append(text(append(dst, '"'), i), '"') }
 	}
+	var buf []byte
 	return func(dst []byte, i int) []byte {
-		start := len(dst)
-		dst = text(dst, i)
-		s := string(dst[start:])
-		return appendJSONString(dst[:start], []byte(s))
+		buf = text(buf[:0], i)
+		return appendJSONString(dst, buf)
 	}
 }
 
@@ -155,13 +154,13 @@ func isoText(t typ, v *vec) func(dst []byte, i int) []byte {
 	}
 }
 
-// appendJSONFloat writes what JSON has no number for as a string, and no exponent.
-func appendJSONFloat(dst []byte, text jsonValue, i int, x float64) []byte {
+// float writes what JSON has no number for as a string, and no exponent.
+func (t *jsonTree) float(dst []byte, text jsonValue, i int, x float64) []byte {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return append(text(append(dst, '"'), i), '"')
 	}
 	start := len(dst)
 	dst = text(dst, i)
-	var t jsonTree
-	return append(dst[:start], t.number(append([]byte{}, dst[start:]...))...)
+	t.reset()
+	return append(dst[:start], t.number(dst[start:])...)
 }

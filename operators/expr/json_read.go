@@ -114,8 +114,8 @@ func jsonAlong(doc []byte, step string, scratch *[]byte) ([]byte, bool) {
 	case '{':
 		return jsonMember(doc, at, step, scratch)
 	case '[':
-		n, err := strconv.ParseInt(trimSpace(step), 10, 32)
-		if err != nil {
+		n, ok := smallWhole(trimSpace(step))
+		if !ok {
 			return nil, false
 		}
 		return jsonElement(doc, at, n)
@@ -246,7 +246,7 @@ func castTextJSON(c *call, out *vec, a []*vec) {
 		t.reset()
 		n := t.parse(doc)
 		if t.bad != nil {
-			c.fail(i, t.bad.Reason, "%s", t.bad.Detail)
+			c.failBad(i, t.bad)
 			return dst
 		}
 		return n.write(dst)
@@ -264,8 +264,8 @@ func jsonScalars(c *call, a *vec, kind byte, name string, f func(i int, word str
 			c.fail(i, badArgument, "cannot cast a json %s to %s", jsonNames[k], name)
 			continue
 		}
-		if bad := f(i, trimSpace(string(doc))); bad != nil {
-			c.fail(i, bad.Reason, "%s", bad.Detail)
+		if bad := f(i, trimSpace(view(doc))); bad != nil {
+			c.failBad(i, bad)
 		}
 	}
 }

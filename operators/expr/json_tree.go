@@ -35,6 +35,9 @@ type jsonTree struct {
 	nodes []*jsonNode
 	used  int
 	buf   []byte
+	// Half of the members while they are sorted.
+	keys [][]byte
+	kids []*jsonNode
 	// bad is why what was parsed is no jsonb.
 	bad *dataflow.Bad
 }
@@ -71,7 +74,7 @@ func (t *jsonTree) value(b []byte, i int) (*jsonNode, int) {
 			v, i = t.value(b, jsonSpace(b, jsonSpace(b, i)+1))
 			n.keys, n.kids = append(n.keys, key), append(n.kids, v)
 		}
-		n.order()
+		t.order(n)
 		return n, i + 1
 	case '[':
 		n := t.node(jsonArray)
@@ -135,7 +138,7 @@ func (t *jsonTree) number(w []byte) []byte {
 	exp, neg := 0, w[0] == '-'
 	mantissa := w
 	if e >= 0 {
-		exp, _ = strconv.Atoi(string(w[e+1:]))
+		exp, _ = strconv.Atoi(view(w[e+1:]))
 		mantissa = w[:e]
 	}
 	if neg {
@@ -148,33 +151,40 @@ func (t *jsonTree) number(w []byte) []byte {
 		return w
 	}
 	whole, frac, _ := bytes.Cut(mantissa, []byte{'.'})
-	digits := append(append([]byte{}, whole...), frac...)
+	size := len(whole) + len(frac)
+	at := func(i int) byte {
+		switch {
+		case i < 0 || i >= size:
+			return '0'
+		case i < len(whole):
+			return whole[i]
+		}
+		return frac[i-len(whole)]
+	}
 	point := len(whole) + exp // digits before the point
-	if point <= 0 {
-		digits = append(bytes.Repeat([]byte{'0'}, 1-point), digits...)
-		point = 1
-	}
-	for len(digits) < point {
-		digits = append(digits, '0')
-	}
-	lead := 0
-	for lead < point-1 && digits[lead] == '0' {
-		lead++
-	}
 	from := len(t.buf)
-	if neg && len(bytes.Trim(digits, "0")) > 0 {
+	if neg && bytes.IndexAny(mantissa, "123456789") >= 0 {
 		t.buf = append(t.buf, '-')
 	}
-	t.buf = append(t.buf, digits[lead:point]...)
-	if point < len(digits) {
-		t.buf = append(append(t.buf, '.'), digits[point:]...)
+	lead := min(0, point-1)
+	for lead < point-1 && at(lead) == '0' {
+		lead++
+	}
+	for ; lead < point; lead++ {
+		t.buf = append(t.buf, at(lead))
+	}
+	if point < size {
+		t.buf = append(t.buf, '.')
+	}
+	for ; lead < size; lead++ {
+		t.buf = append(t.buf, at(lead))
 	}
 	return t.buf[from:len(t.buf):len(t.buf)]
 }
 
 // order sorts the members by the length of their names, then by these, and keeps the
 // last of each name.
-func (n *jsonNode) order() {
+func (t *jsonTree) order(n *jsonNode) {
 	sorted := true
 	for i := 1; i < len(n.keys) && sorted; i++ {
 		sorted = compareKeys(n.keys[i-1], n.keys[i]) < 0
@@ -183,7 +193,7 @@ func (n *jsonNode) order() {
 		return
 	}
 	// Insertion sort is stable, and objects are small; a large one is sorted by halves.
-	n.sort(0, len(n.keys))
+	t.sort(n, 0, len(n.keys))
 	w := 0
 	for i := range n.keys {
 		if i+1 < len(n.keys) && bytes.Equal(n.keys[i], n.keys[i+1]) {
@@ -195,12 +205,12 @@ func (n *jsonNode) order() {
 	n.keys, n.kids = n.keys[:w], n.kids[:w]
 }
 
-func (n *jsonNode) sort(lo, hi int) {
+func (t *jsonTree) sort(n *jsonNode, lo, hi int) {
 	if hi-lo > 24 {
 		m := (lo + hi) / 2
-		n.sort(lo, m)
-		n.sort(m, hi)
-		n.merge(lo, m, hi)
+		t.sort(n, lo, m)
+		t.sort(n, m, hi)
+		t.merge(n, lo, m, hi)
 		return
 	}
 	for i := lo + 1; i < hi; i++ {
@@ -211,8 +221,9 @@ func (n *jsonNode) sort(lo, hi int) {
 	}
 }
 
-func (n *jsonNode) merge(lo, m, hi int) {
-	keys, kids := slices.Clone(n.keys[lo:m]), slices.Clone(n.kids[lo:m])
+func (t *jsonTree) merge(n *jsonNode, lo, m, hi int) {
+	t.keys, t.kids = append(t.keys[:0], n.keys[lo:m]...), append(t.kids[:0], n.kids[lo:m]...)
+	keys, kids := t.keys, t.kids
 	i, j := 0, m
 	for w := lo; i < len(keys); w++ {
 		if j < hi && compareKeys(keys[i], n.keys[j]) > 0 {

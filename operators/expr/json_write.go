@@ -55,7 +55,8 @@ func jsonContains(within bool) kernel {
 // jsonEdit makes new documents of old ones. What it returns beside a node is why the row
 // is bad.
 type jsonEdit struct {
-	t *jsonTree
+	t     *jsonTree
+	steps [][]byte
 	// reason of what is bad.
 	reason string
 }
@@ -159,13 +160,14 @@ func place(k int64, n int) (int, bool) {
 // path reads a path's steps; ok is false if one is null.
 func (e *jsonEdit) path(a *vec, i int) (steps [][]byte, nullAt int) {
 	from, to := a.span(i)
-	nullAt = -1
+	steps, nullAt = e.steps[:0], -1
 	for k := from; k < to; k++ {
 		if a.elem.isNull(k) && nullAt < 0 {
 			nullAt = k - from
 		}
 		steps = append(steps, a.elem.bytes(k))
 	}
+	e.steps = steps
 	return steps, nullAt
 }
 
@@ -230,8 +232,8 @@ func (e *jsonEdit) step(n *jsonNode, path [][]byte, at, nullAt int, v *jsonNode,
 	if n.kind == jsonObject {
 		k, found = n.find(path[at])
 	} else {
-		x, err := strconv.ParseInt(strings.TrimLeft(string(path[at]), " \t\n\v\f\r"), 10, 32)
-		if err != nil {
+		x, ok := smallWhole(strings.TrimLeft(view(path[at]), " \t\n\v\f\r"))
+		if !ok {
 			e.reason = badCast
 			return nil, "element " + strconv.Itoa(at+1) + " of the path is no whole number: " + strconv.Quote(string(path[at]))
 		}

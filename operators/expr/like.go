@@ -22,13 +22,13 @@ func init() {
 
 // pattern is a compiled pattern of like.
 type pattern struct {
-	text, escape string
+	text, escape []byte
 	known        bool
 	bad          string
 	items        []likeItem
 	// simple patterns: plain, plain%, %plain, %plain% without anything to fold.
 	simple     bool
-	plain      string
+	plain      []byte
 	head, tail bool // % stands before, behind
 }
 
@@ -39,7 +39,7 @@ type likeItem struct {
 
 // compile reads a pattern; bad says what is wrong with it.
 func (p *pattern) compile(text, escape string, fold bool) {
-	*p = pattern{text: strings.Clone(text), escape: strings.Clone(escape), known: true, items: p.items[:0]}
+	*p = pattern{text: append(p.text[:0], text...), escape: append(p.escape[:0], escape...), known: true, items: p.items[:0], plain: p.plain[:0]}
 	esc := rune(-1)
 	if escape != "" {
 		r, n := utf8.DecodeRuneInString(escape)
@@ -50,7 +50,7 @@ func (p *pattern) compile(text, escape string, fold bool) {
 		esc = r
 	}
 	escaped := false
-	for _, r := range p.text {
+	for _, r := range text {
 		switch {
 		case escaped:
 			p.add(r, 'c', fold)
@@ -91,14 +91,13 @@ func (p *pattern) simplify(fold bool) {
 	if len(items) > 0 && items[len(items)-1].kind == '%' {
 		p.tail, items = true, items[:len(items)-1]
 	}
-	var b strings.Builder
 	for _, it := range items {
 		if it.kind != 'c' {
 			return
 		}
-		b.WriteRune(it.r)
+		p.plain = utf8.AppendRune(p.plain, it.r)
 	}
-	p.plain, p.simple = b.String(), true
+	p.simple = true
 	if len(p.items) == 1 && p.head {
 		p.tail = true
 	}
@@ -108,15 +107,16 @@ func (p *pattern) simplify(fold bool) {
 // s gets so far, as in PostgreSQL.
 func (p *pattern) match(s string, fold bool) (fits, mistake bool) {
 	if p.simple {
+		plain := view(p.plain)
 		switch {
 		case p.head && p.tail:
-			return strings.Contains(s, p.plain), false
+			return strings.Contains(s, plain), false
 		case p.head:
-			return strings.HasSuffix(s, p.plain), false
+			return strings.HasSuffix(s, plain), false
 		case p.tail:
-			return strings.HasPrefix(s, p.plain), false
+			return strings.HasPrefix(s, plain), false
 		}
-		return s == p.plain, false
+		return s == plain, false
 	}
 	// On a mismatch go back to the last % and let it take one more character.
 	i, k := 0, 0
@@ -180,7 +180,7 @@ func likeKernel(fold, not bool) kernel {
 			if len(a) > 2 {
 				escape = a[2].text(i & a[2].mask())
 			}
-			if text := a[1].text(i & mp); !p.known || p.text != text || p.escape != escape {
+			if text := a[1].text(i & mp); !p.known || string(p.text) != text || string(p.escape) != escape {
 				p.compile(text, escape, fold)
 			}
 			if p.bad != "" {

@@ -1,6 +1,10 @@
 package expr
 
-import "frazil/dataflow"
+import (
+	"strings"
+
+	"frazil/dataflow"
+)
 
 // lists makes the value of a list column row by row: add appends elements, end closes
 // the row's list. Elements come from vecs of the same type, or as texts to read.
@@ -120,47 +124,64 @@ func copyList(v *vec, t typ) *vec {
 // parseList reads PostgreSQL's text of a one-dimensional array into texts; null elements
 // are nil.
 func parseList(s string) ([]*string, *dataflow.Bad) {
-	p := &listText{s: s}
-	p.space()
-	if p.peek() == '[' {
-		return nil, badf(badArgument, "lists begin with element 1: no bounds in "+shown(s))
-	}
-	if !p.take('{') {
-		return nil, notA("list", s)
-	}
 	var out []*string
-	p.space()
-	if p.take('}') {
-		return out, p.rest()
-	}
-	for {
-		e, null, ok := p.element()
-		switch {
-		case !ok && p.peek() == '{':
-			return nil, badf(badArgument, "lists have one dimension: "+shown(s))
-		case !ok:
-			return nil, notA("list", s)
-		case null:
+	var p listText
+	bad := p.read(s, func(text string, null bool) *dataflow.Bad {
+		if null {
 			out = append(out, nil)
-		default:
-			out = append(out, &e)
+			return nil
 		}
-		switch {
-		case p.take(','):
-		case p.take('}'):
-			return out, p.rest()
-		default:
-			return nil, notA("list", s)
-		}
-	}
+		text = strings.Clone(text)
+		out = append(out, &text)
+		return nil
+	})
+	return out, bad
 }
 
 func shown(s string) string { return "'" + firstRunes(s, 80) + "'" }
 
 // listText reads the text of an array.
 type listText struct {
-	s string
-	i int
+	s   string
+	i   int
+	buf []byte
+}
+
+// read calls f, if there is one, with the text of every element of s.
+func (p *listText) read(s string, f func(text string, null bool) *dataflow.Bad) *dataflow.Bad {
+	p.s, p.i = s, 0
+	p.space()
+	if p.peek() == '[' {
+		return badf(badArgument, "lists begin with element 1: no bounds in "+shown(s))
+	}
+	if !p.take('{') {
+		return notA("list", s)
+	}
+	p.space()
+	if p.take('}') {
+		return p.rest()
+	}
+	for {
+		e, null, ok := p.element()
+		switch {
+		case !ok && p.peek() == '{':
+			return badf(badArgument, "lists have one dimension: "+shown(s))
+		case !ok:
+			return notA("list", s)
+		case f == nil:
+		default:
+			if bad := f(e, null); bad != nil {
+				return bad
+			}
+		}
+		switch {
+		case p.take(','):
+		case p.take('}'):
+			return p.rest()
+		default:
+			return notA("list", s)
+		}
+	}
 }
 
 func (p *listText) peek() byte {
@@ -195,9 +216,11 @@ func (p *listText) rest() *dataflow.Bad {
 }
 
 // element reads one, quoted or not, and the white space behind it.
+// The text is valid until the next one is read.
 func (p *listText) element() (text string, null, ok bool) {
 	p.space()
-	var b []byte
+	b := p.buf[:0]
+	defer func() { p.buf = b }()
 	if p.take('"') {
 		for {
 			switch {
@@ -205,7 +228,7 @@ func (p *listText) element() (text string, null, ok bool) {
 				return "", false, false
 			case p.take('"'):
 				p.space()
-				return string(b), false, true
+				return view(b), false, true
 			case p.take('\\') && p.i >= len(p.s):
 				return "", false, false
 			}
@@ -239,7 +262,7 @@ func (p *listText) element() (text string, null, ok bool) {
 	if len(b) == 0 {
 		return "", false, false
 	}
-	return string(b), !escaped && equalFold(string(b), "null"), true
+	return view(b), !escaped && equalFold(view(b), "null"), true
 }
 
 func equalFold(s, lower string) bool {
@@ -276,7 +299,7 @@ func appendList(dst []byte, v *vec, i int, write func([]byte, int) []byte) []byt
 // quoteElement puts quotes around dst from start on if it would not read back.
 func quoteElement(dst []byte, start int) []byte {
 	e := dst[start:]
-	need, escapes := len(e) == 0 || equalFold(string(e), "null"), 0
+	need, escapes := len(e) == 0 || equalFold(view(e), "null"), 0
 	for _, c := range e {
 		switch {
 		case c == '"' || c == '\\':

@@ -1,5 +1,7 @@
 package expr
 
+import "slices"
+
 // any binds x operator any(list) and x operator all(list).
 func (b *binder) any(a *ast) (*node, error) {
 	args, err := b.bindAll(a.args)
@@ -98,6 +100,9 @@ func (b *binder) anyOf(a *ast, x, l *node) (*node, error) {
 type pairs struct {
 	rows, elems []int32
 	l, r, out   vec
+	// bad are comparisons that failed: that counts where none before has decided.
+	bad  []RowError
+	slot slot
 }
 
 func anyKernel(kn kernel, pair *node, all bool) kernel {
@@ -118,7 +123,8 @@ func anyKernel(kn kernel, pair *node, all bool) kernel {
 			}
 		}
 		n := len(p.rows)
-		in := &call{n: n, node: pair, out: &p.out, ev: c.ev, slot: c.slot}
+		p.bad = p.bad[:0]
+		in := &call{n: n, node: pair, out: &p.out, ev: c.ev, slot: &p.slot, pairs: p}
 		pick := func(dst, v *vec, t typ, at []int32) {
 			dst.n, dst.konst, dst.nulls = n, false, false
 			m := v.mask()
@@ -150,10 +156,22 @@ func reduceAny(c *call, out, lists *vec, p *pairs, all bool) {
 	decided := c.slot.m1.sized(c.n)
 	c.slot.m1 = decided
 	decided.fill(0)
+	slices.SortStableFunc(p.bad, func(x, y RowError) int { return x.Row - y.Row })
+	bad := p.bad
 	for j, row := range p.rows {
 		i := int(row)
+		failed := (*RowError)(nil)
+		for ; len(bad) > 0 && bad[0].Row <= j; bad = bad[1:] {
+			if failed == nil {
+				failed = &bad[0]
+			}
+		}
 		switch {
 		case decided.get(i):
+		case failed != nil:
+			decided.set(i)
+			valid.set(i)
+			c.failBad(i, &failed.Bad)
 		case p.out.isNull(j):
 			valid.clear(i)
 		case p.out.bits.get(j) != all:

@@ -82,21 +82,23 @@ func castTextList(t typ) kernel {
 		m := a[0].mask()
 		l := newLists(out, t.elem(), c.n)
 		parse := elementReader(c, t.elem())
+		var p listText
+		add := func(text string, null bool) *dataflow.Bad {
+			if null {
+				l.null()
+				return nil
+			}
+			return parse(l, text)
+		}
 		for i := range c.n {
 			if c.counts(i) {
-				texts, bad := parseList(a[0].text(i & m))
-				for _, s := range texts {
-					if bad != nil {
-						break
-					}
-					if s == nil {
-						l.null()
-						continue
-					}
-					bad = parse(l, *s)
+				s := a[0].text(i & m)
+				bad := p.read(s, nil) // what is no list has no element that is bad
+				if bad == nil {
+					bad = p.read(s, add)
 				}
 				if bad != nil {
-					c.fail(i, bad.Reason, "%s", bad.Detail)
+					c.failBad(i, bad)
 				}
 			}
 			l.end()
@@ -108,7 +110,7 @@ func castTextList(t typ) kernel {
 // elementReader reads texts as elements, one at a time through the cast of a column.
 func elementReader(c *call, t typ) func(l *lists, s string) *dataflow.Bad {
 	if t.k == kString && t.p == 0 {
-		return func(l *lists, s string) *dataflow.Bad { l.text([]byte(s)); return nil }
+		return func(l *lists, s string) *dataflow.Bad { l.part(s); return nil }
 	}
 	def := casts[castKey{kString, t.k}]
 	el := &node{typ: t, args: []*node{{typ: tString}}}
@@ -116,11 +118,12 @@ func elementReader(c *call, t typ) func(l *lists, s string) *dataflow.Bad {
 	var out vec
 	var s slot
 	in := textConst("")
+	one, args := call{n: 1, node: el, out: &out, ev: ev, slot: &s}, []*vec{in}
 	return func(l *lists, text string) *dataflow.Bad {
 		ev.reset()
 		in.raw, in.off[1] = append(in.raw[:0], text...), int32(len(text))
 		out.n, out.konst, out.nulls = 1, false, false
-		def.kernel(&call{n: 1, node: el, out: &out, ev: ev, slot: &s}, &out, []*vec{in})
+		def.kernel(&one, &out, args)
 		if len(ev.errs) > 0 {
 			return &ev.errs[0].Bad
 		}

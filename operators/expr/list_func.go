@@ -389,7 +389,7 @@ func stringToArray(c *call, out *vec, a []*vec) {
 		case len(s) == 0:
 		case a[1].isNull(i):
 			for len(s) > 0 {
-				n := len(firstRunes(string(s), 1))
+				n := len(firstRunes(view(s), 1))
 				add(i, s[:n])
 				s = s[n:]
 			}

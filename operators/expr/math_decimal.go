@@ -71,7 +71,7 @@ func decimalKernel(f decFunc) kernel {
 			}
 			v, bad := f(w, x[i&m], s, to)
 			if r[i] = v; bad != nil {
-				c.fail(i, bad.Reason, "%s", bad.Detail)
+				c.failBad(i, bad)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func decimalsKernel(f decsFunc) kernel {
 			}
 			v, bad := f(w, x[i&mx], s, y[i&my], t, c.node.typ.s)
 			if r[i] = v; bad != nil {
-				c.fail(i, bad.Reason, "%s", bad.Detail)
+				c.failBad(i, bad)
 			}
 		}
 	}

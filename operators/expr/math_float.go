@@ -69,7 +69,7 @@ func floatKernel(f floatFunc) kernel {
 			v, bad := f(x[i&mx])
 			r[i] = v
 			if bad != nil {
-				c.fail(i, bad.Reason, "%s", bad.Detail)
+				c.failBad(i, bad)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func floatsKernel(f func(x, y float64) (float64, *dataflow.Bad)) kernel {
 			v, bad := f(x[i&mx], y[i&my])
 			r[i] = v
 			if bad != nil {
-				c.fail(i, bad.Reason, "%s", bad.Detail)
+				c.failBad(i, bad)
 			}
 		}
 	}

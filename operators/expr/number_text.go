@@ -17,64 +17,47 @@ func notA(what, s string) *dataflow.Bad {
 
 // parseDecimal reads a numeric literal at its own precision and scale.
 func parseDecimal(s string) (dec, typ, *dataflow.Bad) {
-	digits, exp, neg, ok := splitDecimal(s)
-	if !ok {
-		if isSpecialFloat(s) {
-			return dec{}, typ{}, badf(badRange, strconv.Quote(s)+" is no value of decimal")
-		}
-		return dec{}, typ{}, notA("decimal", s)
+	t, bad := splitDecimal(s)
+	if bad != nil {
+		return dec{}, typ{}, bad
 	}
-	digits = strings.TrimLeft(digits, "0")
-	scale := -exp
+	scale := -t.exp
+	n := t.len()
 	if scale < 0 {
-		if digits != "" {
-			digits += strings.Repeat("0", min(-scale, 400))
+		if n > 0 {
+			n += min(-scale, 400)
 		}
 		scale = 0
 	}
-	if len(digits) > 38 || scale > 38 {
+	if n > 38 || scale > 38 {
 		return dec{}, typ{}, badf(badRange, s+" needs more than 38 digits, which is all that a decimal holds")
 	}
-	d := decOfDigits(digits)
-	if neg {
-		d = d.neg()
-	}
-	return d, decimalType(int32(max(len(digits), scale, 1)), int32(scale)), nil
+	return t.dec(n), decimalType(int32(max(n, scale, 1)), int32(scale)), nil
 }
 
 // parseDecimalAs reads s at scale s, rounding half away from zero.
-func parseDecimalAs(s string, t typ) (dec, *dataflow.Bad) {
-	digits, exp, neg, ok := splitDecimal(s)
-	if !ok {
-		if isSpecialFloat(s) {
-			return dec{}, badf(badRange, strconv.Quote(s)+" is no value of decimal")
-		}
-		return dec{}, notA("decimal", s)
+func parseDecimalAs(s string, as typ) (dec, *dataflow.Bad) {
+	t, bad := splitDecimal(s)
+	if bad != nil {
+		return dec{}, bad
 	}
-	digits = strings.TrimLeft(digits, "0")
-	tooBig := func() *dataflow.Bad { return badf(badRange, strconv.Quote(s)+" does not fit "+t.String()) }
 	// The value is 0.digits * 10^point.
-	point := len(digits) + exp
-	keep := point + int(t.s)
-	if digits == "" || keep < 0 {
+	point := t.len() + t.exp
+	keep := point + int(as.s)
+	if t.len() == 0 || keep < 0 {
 		return dec{}, nil
 	}
 	if keep > 38 {
-		return dec{}, tooBig()
+		return dec{}, badf(badRange, strconv.Quote(s)+" does not fit "+as.String())
 	}
-	up := false
-	if keep < len(digits) {
-		up = digits[keep] >= '5'
-		digits = digits[:keep]
-	} else {
-		digits += strings.Repeat("0", keep-len(digits))
-	}
-	d := decOfDigits(digits)
-	if up {
+	neg := t.neg
+	t.neg = false
+	d := t.dec(keep)
+	if t.digit(keep) >= 5 {
 		d, _ = d.add(decOf(1))
 	}
-	if !d.fits(t.p) {
-		return dec{}, tooBig()
+	if !d.fits(as.p) {
+		return dec{}, badf(badRange, strconv.Quote(s)+" does not fit "+as.String())
 	}
 	if neg {
 		d = d.neg()
@@ -90,50 +73,84 @@ func isSpecialFloat(s string) bool {
 	return false
 }
 
-// splitDecimal takes a decimal text apart: its digits and the power of ten of
-// the last one.
-func splitDecimal(s string) (digits string, exp int, neg, ok bool) {
-	s = trimSpace(s)
-	if s != "" && (s[0] == '+' || s[0] == '-') {
-		neg = s[0] == '-'
-		s = s[1:]
+// decimalText is a number in decimal digits: those of whole and then those of frac, and the
+// power of ten of the last one.
+type decimalText struct {
+	whole, frac string
+	exp         int
+	neg         bool
+}
+
+// len counts the digits.
+func (t *decimalText) len() int { return len(t.whole) + len(t.frac) }
+
+// digit is digit i from the left, 0 behind the last one.
+func (t *decimalText) digit(i int) uint64 {
+	switch {
+	case i < len(t.whole):
+		return uint64(t.whole[i] - '0')
+	case i < t.len():
+		return uint64(t.frac[i-len(t.whole)] - '0')
 	}
-	if e := strings.IndexAny(s, "eE"); e >= 0 {
-		x, err := strconv.Atoi(s[e+1:])
-		if err != nil || x > 1<<20 || x < -1<<20 {
-			return "", 0, false, false
+	return 0
+}
+
+// dec is the number of the first n digits, at most 38.
+func (t *decimalText) dec(n int) dec {
+	var d dec
+	for i := 0; i < n; {
+		x := uint64(0)
+		from := i
+		for ; i < n && i < from+18; i++ {
+			x = x*10 + t.digit(i)
 		}
-		exp, s = x, s[:e]
+		d, _ = d.mul(pow10[i-from])
+		d, _ = d.add(decOf(int64(x)))
 	}
-	whole, frac, _ := strings.Cut(s, ".")
-	if whole == "" && frac == "" {
-		return "", 0, false, false
+	if t.neg {
+		return d.neg()
 	}
-	for _, part := range []string{whole, frac} {
-		for i := range len(part) {
-			if !digit(part[i]) {
-				return "", 0, false, false
-			}
-		}
+	return d
+}
+
+// splitDecimal takes a decimal text apart; zeros in front are left out.
+func splitDecimal(s string) (decimalText, *dataflow.Bad) {
+	var t decimalText
+	rest := trimSpace(s)
+	if rest != "" && (rest[0] == '+' || rest[0] == '-') {
+		t.neg = rest[0] == '-'
+		rest = rest[1:]
 	}
-	return whole + frac, exp - len(frac), neg, true
+	ok := true
+	if e := strings.IndexAny(rest, "eE"); e >= 0 {
+		x, err := strconv.Atoi(rest[e+1:])
+		ok = err == nil && x <= 1<<20 && x >= -1<<20
+		t.exp, rest = x, rest[:e]
+	}
+	t.whole, t.frac, _ = strings.Cut(rest, ".")
+	ok = ok && t.len() > 0
+	for i := range t.whole {
+		ok = ok && digit(t.whole[i])
+	}
+	for i := range t.frac {
+		ok = ok && digit(t.frac[i])
+	}
+	switch {
+	case ok:
+	case isSpecialFloat(s):
+		return t, badf(badRange, strconv.Quote(s)+" is no value of decimal")
+	default:
+		return t, notA("decimal", s)
+	}
+	t.exp -= len(t.frac)
+	if t.whole = strings.TrimLeft(t.whole, "0"); t.whole == "" {
+		t.frac = strings.TrimLeft(t.frac, "0")
+	}
+	return t, nil
 }
 
 // trimSpace cuts the white space that PostgreSQL's input functions skip.
 func trimSpace(s string) string { return strings.Trim(s, " \t\n\v\f\r") }
-
-// decOfDigits reads at most 38 digits.
-func decOfDigits(s string) dec {
-	var d dec
-	for len(s) > 0 {
-		n := min(len(s), 18)
-		x, _ := strconv.ParseInt(s[:n], 10, 64)
-		d, _ = d.mul(pow10[n])
-		d, _ = d.add(decOf(x))
-		s = s[n:]
-	}
-	return d
-}
 
 // floatDec converts a float at scale s by the digits that it holds for sure.
 func floatDec[T float](x T, s int32) (dec, bool) {
@@ -146,13 +163,13 @@ func floatDec[T float](x T, s int32) (dec, bool) {
 	}
 	var buf [32]byte
 	text := strconv.AppendFloat(buf[:0], float64(x), 'e', digits-1, 64)
-	d, bad := parseDecimalAs(string(text), decimalType(38, s))
+	d, bad := parseDecimalAs(view(text), decimalType(38, s))
 	return d, bad == nil
 }
 
 func (d dec) float32(s int32) float32 {
 	var buf [64]byte
-	f, _ := strconv.ParseFloat(string(appendDec(buf[:0], d, s)), 32)
+	f, _ := strconv.ParseFloat(view(appendDec(buf[:0], d, s)), 32)
 	return float32(f)
 }
 
@@ -185,7 +202,10 @@ func parseFloat(s string, bits int) (float64, *dataflow.Bad) {
 		}
 		return 0, notA(name, s)
 	}
-	if x == 0 && strings.ContainsAny(strings.SplitN(strings.ToLower(t), "e", 2)[0], "123456789") {
+	if e := strings.IndexAny(t, "eE"); e >= 0 {
+		t = t[:e]
+	}
+	if x == 0 && strings.ContainsAny(t, "123456789") {
 		return 0, badf(badRange, strconv.Quote(s)+" is out of range of "+name)
 	}
 	return x, nil
@@ -214,7 +234,7 @@ func appendFloat(dst []byte, x float64, bits int) []byte {
 	start := len(dst)
 	dst = appendShortest(dst, x, bits)
 	e := bytes.LastIndexByte(dst[start:], 'e')
-	exp, _ := strconv.Atoi(string(dst[start+e+1:]))
+	exp, _ := strconv.Atoi(view(dst[start+e+1:]))
 	if exp >= -4 && exp < most {
 		return strconv.AppendFloat(dst[:start], x, 'f', -1, bits)
 	}
@@ -222,7 +242,8 @@ func appendFloat(dst []byte, x float64, bits int) []byte {
 }
 
 func parseBool(s string) (bool, *dataflow.Bad) {
-	t := strings.ToLower(trimSpace(s))
+	var buf [8]byte
+	t := lowered(trimSpace(s), buf[:])
 	for _, w := range []struct {
 		word  string
 		least int

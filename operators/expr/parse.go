@@ -270,6 +270,10 @@ func (p *parser) range_() (*ast, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opposite := map[string]string{"like": "!~~", "ilike": "!~~*"}[r.text]; not && r.op == opAny && opposite != "" {
+		r.text = opposite // of each comparison, not of what they are together
+		return r, nil
+	}
 	if not && (r.op == opCall || r.op == opAny || r.op == opBinary) {
 		return p.node(opNot, pos, "not", r), nil
 	}
@@ -386,6 +390,14 @@ func (p *parser) left(operand func() (*ast, error), mine func(token) bool) (*ast
 			return nil, errAt(t.pos, "too many operators in a row: at most %d", 4*maxDepth)
 		}
 		p.i++
+		listed, err := p.anyWord(pos, t.text, a)
+		if err != nil {
+			return nil, err
+		}
+		if listed != nil {
+			a = listed
+			continue
+		}
 		b, err := operand()
 		if err != nil {
 			return nil, err

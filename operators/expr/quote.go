@@ -73,6 +73,6 @@ func quoteKernel(c *call, out *vec, a []*vec) {
 			return append(dst, "NULL"...)
 		}
 		buf = write(buf[:0], i&m)
-		return appendLiteral(dst, string(buf))
+		return appendLiteral(dst, view(buf))
 	})
 }

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,12 +19,11 @@ type rxDFA struct {
 	cols   int // classes, and one for the end of the text
 	again  bool
 	states []rxState        // a state is where its row in next begins: number * cols
-	index  map[string]int32 // states by what they are
+	index  map[uint64]int32 // by hash the last state that has it
+	sets   []int32          // the instructions of all states
 	next   []int32          // at state+class what follows, see rxUnknown
 	begin  [5]int32
-	head   string // what each match begins with
-	held   int    // instructions in all states
-	key    []byte
+	head   string  // what each match begins with
 	mark   []int32 // by instruction, to visit each once
 	round  int32
 	stack  []int32
@@ -31,9 +31,11 @@ type rxDFA struct {
 	kernel []int32
 }
 
+// rxState is a set of instructions, sets[from:to], with what stands before it.
 type rxState struct {
-	kernel []int32
-	before uint8
+	from, to int32
+	same     int32 // another state of the same hash, or rxUnknown
+	before   uint8
 }
 
 // What stands before a place.
@@ -63,31 +65,44 @@ func newDFA(p *rxProg, again bool) *rxDFA {
 }
 
 func (d *rxDFA) reset() {
-	clear(d.states)
-	d.states, d.next, d.held = d.states[:0], d.next[:0], 0
-	d.index = map[string]int32{}
+	d.states, d.next, d.sets = d.states[:0], d.next[:0], d.sets[:0]
+	if d.index == nil {
+		d.index = map[uint64]int32{}
+	}
+	clear(d.index)
 	d.begin = [5]int32{rxUnknown, rxUnknown, rxUnknown, rxUnknown, rxUnknown}
 	d.state(nil, 0) // rxDead
 }
 
 // state returns the number of a set of instructions.
 func (d *rxDFA) state(kernel []int32, before uint8) int32 {
-	d.key = append(d.key[:0], before)
+	hash := uint64(before) + 1
 	for _, k := range kernel {
-		d.key = append(d.key, byte(k), byte(k>>8))
+		hash = bits.RotateLeft64(hash^uint64(k), 27) * 0x9e3779b97f4a7c15
 	}
-	if s, ok := d.index[string(d.key)]; ok {
-		return s
+	same, ok := d.index[hash]
+	if !ok {
+		same = rxUnknown
+	}
+	for at := same; at != rxUnknown; {
+		st := &d.states[int(at)/d.cols]
+		if st.before == before && slices.Equal(d.kernelOf(st), kernel) {
+			return at
+		}
+		at = st.same
 	}
 	s := int32(len(d.next))
-	d.index[string(d.key)] = s
-	d.states = append(d.states, rxState{kernel: slices.Clone(kernel), before: before})
-	d.held += len(kernel)
+	d.index[hash] = s
+	from := int32(len(d.sets))
+	d.sets = append(d.sets, kernel...)
+	d.states = append(d.states, rxState{from, int32(len(d.sets)), same, before})
 	for range d.cols {
 		d.next = append(d.next, rxUnknown)
 	}
 	return s
 }
+
+func (d *rxDFA) kernelOf(st *rxState) []int32 { return d.sets[st.from:st.to] }
 
 // first returns the state to begin with at s[i].
 func (d *rxDFA) first(s string, i int) int32 {
@@ -117,11 +132,13 @@ func (d *rxDFA) atClass(class uint16) uint8 {
 // step computes the way from state s over a character of class, the last
 // column being the end of the text.
 func (d *rxDFA) step(s int32, class int) int32 {
-	st := d.states[int(s)/d.cols]
-	if len(d.states) > rxMostStates || len(d.next) > rxMostCells || d.held > rxMostCells {
+	if len(d.states) > rxMostStates || len(d.next) > rxMostCells || len(d.sets) > rxMostCells {
+		st := d.states[int(s)/d.cols]
+		d.kernel = append(d.kernel[:0], d.kernelOf(&st)...)
 		d.reset()
-		s = d.state(st.kernel, st.before)
+		s = d.state(d.kernel, st.before)
 	}
+	st := &d.states[int(s)/d.cols]
 	end := class == d.cols-1
 	var at uint8
 	if !end {
@@ -158,10 +175,10 @@ func (d *rxDFA) step(s int32, class int) int32 {
 
 // closure leaves in d.seen the steps that can follow a state, given the next
 // character, and says whether it has matched.
-func (d *rxDFA) closure(st rxState, after uint8, end bool) bool {
+func (d *rxDFA) closure(st *rxState, after uint8, end bool) bool {
 	d.round++
 	d.seen = d.seen[:0]
-	d.stack = append(d.stack[:0], st.kernel...)
+	d.stack = append(d.stack[:0], d.kernelOf(st)...)
 	matched := false
 	for len(d.stack) > 0 {
 		pc := d.stack[len(d.stack)-1]

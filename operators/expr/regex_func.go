@@ -139,7 +139,7 @@ type rxEntry struct {
 }
 
 // rxMostCached bounds how many patterns from a column are kept.
-const rxMostCached = 32
+const rxMostCached = 64
 
 func (k *rxCache) get(u rxUse, pattern, flags string) *rxEntry {
 	if e := k.last; e != nil && e.pattern == pattern && e.flags == flags {
@@ -204,7 +204,7 @@ func (r *rxRows) regex(i int) *regex {
 			r.c.fail(i, badArgument, "%s", err.Error())
 			return nil
 		}
-		pattern = string(r.buf)
+		pattern = view(r.buf)
 	}
 	e := r.cache.get(r.u, pattern, flags)
 	if e.err != nil {

@@ -20,6 +20,8 @@ type regex struct {
 	start   bool   // it matches at the start of the text only
 	at      []int  // the groups of the last match: begin, end, -1 for none
 	buf     []int
+	failed  map[[2]int]int // the loop in which a round failed, by its place and number
+	loops   int
 	pike    *rxPike
 }
 
@@ -216,7 +218,7 @@ func (re *regex) loop(t *rxTree, s string, begin, end int) {
 	if t.max >= 0 {
 		most = min(most, t.max)
 	}
-	l := rxRounds{re: re, kid: t.kids[0], s: s, end: end, least: least, most: max(most, least), failed: map[[2]int]bool{}}
+	l := rxRounds{re: re, kid: t.kids[0], s: s, end: end, least: least, most: max(most, least), loop: re.nextLoop()}
 	last, ok := l.from(begin, 1)
 	if !ok {
 		return
@@ -234,17 +236,30 @@ type rxRounds struct {
 	s           string
 	end         int
 	least, most int
-	failed      map[[2]int]bool // place and round
+	loop        int
+}
+
+// nextLoop numbers the loops that are divided: re.failed says in which one a round failed last,
+// so that it need not be emptied for each.
+func (re *regex) nextLoop() int {
+	if re.failed == nil || len(re.failed) > 1<<16 {
+		re.failed = map[[2]int]int{}
+	}
+	re.loops++
+	return re.loops
 }
 
 // from finds rounds from number k on for the text from i on and returns where
 // the last one begins.
 func (l *rxRounds) from(i, k int) (last int, ok bool) {
 	key := [2]int{i, k}
-	if l.failed[key] {
+	if l.re.failed[key] == l.loop {
 		return 0, false
 	}
-	ends := l.re.dfa(l.kid).ends(nil, l.s, i, l.end)
+	start := len(l.re.buf)
+	l.re.buf = l.re.dfa(l.kid).ends(l.re.buf, l.s, i, l.end)
+	ends := l.re.buf[start:]
+	defer func() { l.re.buf = l.re.buf[:start] }()
 	if l.kid.flags&rxShorter == 0 {
 		slices.Reverse(ends)
 	}
@@ -261,13 +276,14 @@ func (l *rxRounds) from(i, k int) (last int, ok bool) {
 			}
 		}
 	}
-	l.failed[key] = true
+	l.re.failed[key] = l.loop
 	return 0, false
 }
 
 // rxPike finds where the first match begins by following all places at once.
 type rxPike struct {
 	prog     *rxProg
+	dfa      *rxDFA // for what stands before a place
 	now, new []rxThread
 	mark     []int
 	round    int
@@ -278,13 +294,15 @@ type rxThread struct {
 	begin int
 }
 
-func newPike(p *rxProg) *rxPike { return &rxPike{prog: p, mark: make([]int, len(p.insts))} }
+func newPike(p *rxProg) *rxPike {
+	return &rxPike{prog: p, dfa: newDFA(p, false), mark: make([]int, len(p.insts))}
+}
 
 // first returns where the first match at from or behind it begins; there is one.
 func (p *rxPike) first(s string, from int) int {
 	best, c := -1, p.prog.classes
 	p.now = p.now[:0]
-	d := newDFA(p.prog, false) // for what stands before a place
+	d := p.dfa
 	before := d.states[int(d.first(s, from))/d.cols].before
 	for i := from; ; {
 		if best < 0 { // threads of earlier places come first

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+	"unsafe"
 )
 
 func init() {
@@ -166,7 +167,7 @@ func initcapKernel(c *call, out *vec, a []*vec) {
 }
 
 func md5Hex(dst []byte, s string) []byte {
-	h := md5.Sum([]byte(s))
+	h := md5.Sum(unsafe.Slice(unsafe.StringData(s), len(s)))
 	return hex.AppendEncode(dst, h[:])
 }
 
@@ -323,10 +324,18 @@ func replaceKernel(c *call, out *vec, a []*vec) {
 	})
 }
 
+func appendRunes(dst []rune, s string) []rune {
+	for _, r := range s {
+		dst = append(dst, r)
+	}
+	return dst
+}
+
 func translateKernel(c *call, out *vec, a []*vec) {
 	mx, mf, mt := a[0].mask(), a[1].mask(), a[2].mask()
+	var from, to []rune
 	eachValue(c, out, func(dst []byte, i int) []byte {
-		from, to := []rune(a[1].text(i&mf)), []rune(a[2].text(i&mt))
+		from, to = appendRunes(from[:0], a[1].text(i&mf)), appendRunes(to[:0], a[2].text(i&mt))
 		for _, r := range a[0].text(i & mx) {
 			at := -1
 			for k, f := range from {

@@ -35,34 +35,36 @@ type formatPart struct {
 }
 
 // formatFields are the fields by their first letter, the longer ones first.
-var formatFields = func() map[byte][]string {
-	out := map[byte][]string{}
+var formatFields = func() map[byte][]formatPart {
+	out := map[byte][]formatPart{}
+	add := func(f string) {
+		out[f[0]] = append(out[f[0]], formatPart{text: f, field: strings.ReplaceAll(strings.ToUpper(f), ".", "")})
+	}
 	for _, f := range []string{
 		"A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D",
 		"FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "FX", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J",
 		"MI", "MM", "MONTH", "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM", "Q", "RM", "SSSSS", "SSSS", "SS",
 		"TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY", "YYY", "YY", "Y",
 	} {
-		out[f[0]] = append(out[f[0]], f)
-		if lower := strings.ToLower(f); strings.ToUpper(f) == f {
-			out[lower[0]] = append(out[lower[0]], lower)
+		add(f)
+		if strings.ToUpper(f) == f {
+			add(strings.ToLower(f))
 		}
 	}
 	return out
 }()
 
-// parseFormat takes a format apart.
-func parseFormat(s string) []formatPart {
-	var out []formatPart
+// parseFormat takes a format apart and appends its parts.
+func parseFormat(out []formatPart, s string) []formatPart {
 	for i := 0; i < len(s); {
 		var p formatPart
 		p.fill, p.short, i = formatPrefix(s, i)
 		if i == len(s) {
 			break
 		}
-		if f := fieldAt(s[i:]); f != "" {
-			p.text, p.field = f, strings.ReplaceAll(strings.ToUpper(f), ".", "")
-			i += len(f)
+		if f := fieldAt(s[i:]); f.text != "" {
+			p.text, p.field = f.text, f.field
+			i += len(f.text)
 			if o := s[i:min(i+2, len(s))]; o == "TH" || o == "th" {
 				p.ordinal = o
 				i += 2
@@ -104,13 +106,13 @@ func formatPrefix(s string, i int) (fill, short bool, next int) {
 	return false, false, i
 }
 
-func fieldAt(s string) string {
+func fieldAt(s string) (f formatPart) {
 	for _, f := range formatFields[s[0]] {
-		if strings.HasPrefix(s, f) {
+		if strings.HasPrefix(s, f.text) {
 			return f
 		}
 	}
-	return ""
+	return f
 }
 
 // quotedFormat reads text in double quotes, a character at a time.
@@ -157,14 +159,18 @@ func (p *formatPart) number() bool {
 func formatOf(c *call, a *vec, i int) []formatPart {
 	s := a.text(i & a.mask())
 	f, _ := c.slot.cache.(*keptFormat)
-	if f == nil || f.text != s {
-		f = &keptFormat{strings.Clone(s), parseFormat(s)}
+	if f == nil {
+		f = &keptFormat{}
 		c.slot.cache = f
+	}
+	if string(f.text) != s {
+		f.text = append(f.text[:0], s...)
+		f.parts = parseFormat(f.parts[:0], view(f.text))
 	}
 	return f.parts
 }
 
 type keptFormat struct {
-	text  string
+	text  []byte
 	parts []formatPart
 }

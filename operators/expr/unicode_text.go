@@ -23,27 +23,34 @@ func init() {
 }
 
 func normalForm(name string) (norm.Form, *dataflow.Bad) {
-	switch strings.ToUpper(name) {
-	case "NFC":
+	var buf [8]byte
+	switch lowered(name, buf[:]) {
+	case "nfc":
 		return norm.NFC, nil
-	case "NFD":
+	case "nfd":
 		return norm.NFD, nil
-	case "NFKC":
+	case "nfkc":
 		return norm.NFKC, nil
-	case "NFKD":
+	case "nfkd":
 		return norm.NFKD, nil
 	}
 	return 0, badf(badArgument, "unknown normal form "+quotedText(name)+": known are NFC, NFD, NFKC and NFKD")
 }
 
 func normalizeKernel(c *call, out *vec, a []*vec) {
+	var it norm.Iter // which has its memory, unlike what appends
 	coded(func(dst, x []byte, name string) ([]byte, *dataflow.Bad) {
 		f, bad := normalForm(name)
 		if bad != nil {
 			return dst, bad
 		}
-		// A form joins what it appends with what is there before.
-		return append(dst, f.Bytes(x)...), nil
+		if f.QuickSpan(x) == len(x) {
+			return append(dst, x...), nil
+		}
+		for it.Init(f, x); !it.Done(); {
+			dst = append(dst, it.Next()...)
+		}
+		return dst, nil
 	})(c, out, a)
 }
 
@@ -56,7 +63,7 @@ func isNormalizedKernel(c *call, out *vec, a []*vec) {
 		}
 		f, bad := normalForm(a[1].text(i & a[1].mask()))
 		if bad != nil {
-			c.fail(i, bad.Reason, "%s", bad.Detail)
+			c.failBad(i, bad)
 			continue
 		}
 		if f.IsNormal(a[0].bytes(i & a[0].mask())) {

@@ -21,17 +21,25 @@ var abbreviations = map[string]int64{
 	"cet": 1, "cest": 2, "eet": 2, "eest": 3, "bst": 1, "west": 1, "msk": 3, "jst": 9, "kst": 9,
 }
 
-var zones sync.Map // lower-case name to zone
+// zones are those that were asked for, by their names in lower case.
+var zones struct {
+	sync.RWMutex
+	named map[string]zone
+}
 
 // zoneNamed finds a zone by its name in the IANA database, a short name or a
 // POSIX offset, whose sign is the other way round.
 func zoneNamed(name string) (zone, bool) {
-	key := strings.ToLower(name)
+	var buf [48]byte
+	key := lowered(name, buf[:])
 	if h, ok := abbreviations[key]; ok {
 		return zone{offset: h * 3600}, true
 	}
-	if z, ok := zones.Load(key); ok {
-		return z.(zone), true
+	zones.RLock()
+	z, ok := zones.named[key]
+	zones.RUnlock()
+	if ok {
+		return z, true
 	}
 	if name == "" || name == "local" || strings.ContainsAny(name, "\\") || strings.HasPrefix(name, ".") {
 		return zone{}, false
@@ -48,8 +56,13 @@ func zoneNamed(name string) (zone, bool) {
 	if err != nil || strings.EqualFold(name, "local") {
 		return zone{}, false
 	}
-	z := zone{loc: loc}
-	zones.Store(key, z)
+	zones.Lock()
+	defer zones.Unlock()
+	if zones.named == nil {
+		zones.named = map[string]zone{}
+	}
+	z = zone{loc: loc}
+	zones.named[strings.Clone(key)] = z
 	return z, true
 }
 
