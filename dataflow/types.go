@@ -45,6 +45,15 @@ var typeNames = map[string]arrow.DataType{
 	"uuid": TypeUUID, "json": TypeJSON,
 }
 
+// otherNames are what types are called elsewhere: by SQL, Iceberg, Avro and JSON Schema.
+var otherNames = map[string]string{
+	"bigint": "int64", "long": "int64", "int": "int32", "integer": "int32", "int4": "int32",
+	"smallint": "int32", "int2": "int32", "int16": "int32", "double": "float64", "float8": "float64", "number": "float64",
+	"float": "float32 or float64", "real": "float32", "float4": "float32", "numeric": "decimal(p,s)",
+	"text": "string", "varchar": "string", "char": "string", "boolean": "bool", "bytes": "binary", "bytea": "binary", "blob": "binary",
+	"jsonb": "json", "object": "json", "datetime": "timestamp", "array": "list<T>", "record": "struct{name: T, ...}",
+}
+
 // TypeNames lists the names that stand alone, sorted, for error messages.
 func TypeNames() []string {
 	out := make([]string, 0, len(typeNames))
@@ -149,6 +158,9 @@ func (p *typeParser) parse() (TypeSpec, error) {
 	}
 	if t, ok := typeNames[w]; ok {
 		return TypeSpec{Type: t}, nil
+	}
+	if known := otherNames[strings.ToLower(w)]; known != "" {
+		return TypeSpec{}, fmt.Errorf("unknown type name %q: it is %s here", w, known)
 	}
 	return TypeSpec{}, fmt.Errorf("unknown type name %q; known: %s, decimal(p,s), list<T>, struct{name: T, ...}", w, strings.Join(TypeNames(), ", "))
 }

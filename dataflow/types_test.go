@@ -36,7 +36,7 @@ func TestParseTypeReadsUnits(t *testing.T) {
 
 func TestParseTypeRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "integer": "integer", "int64 int64": "unexpected", "decimal": "", "decimal(0,0)": "", "decimal(39,0)": "", "decimal(5,6)": "",
+		"": "", "integer": `unknown type name "integer": it is int32 here`, "VARCHAR": "it is string here", "strin": "known: binary", "int64 int64": "unexpected", "decimal": "", "decimal(0,0)": "", "decimal(39,0)": "", "decimal(5,6)": "",
 		"decimal(5)": "", "list<int64": "", "list<>": "", "struct{a int64}": "", "struct{a: int64, a: int64}": "", "timestamptz(h)": "",
 		"string(ms)": "", "struct{}": "", "list": "",
 	} {
