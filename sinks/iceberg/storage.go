@@ -36,6 +36,9 @@ func (l *lake) patient(ctx context.Context) (context.Context, error) {
 		if cfg.RetryMaxAttempts == 0 {
 			cfg.RetryMaxAttempts = storeAttempts
 		}
+		if cfg.HTTPClient == nil {
+			cfg.HTTPClient = storeClient(storeStalls)
+		}
 		l.patience.ctx = func(ctx context.Context) context.Context { return utils.WithAwsConfig(ctx, cfg) }
 	})
 	if l.patience.err != nil {
