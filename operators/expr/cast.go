@@ -162,7 +162,9 @@ func castFloatDec[T float](c *call, out *vec, a []*vec) {
 	x, r := of[T](a[0]), grow[dec](out, c.n)
 	m := a[0].mask()
 	for i := range r {
-		d, ok := floatDec(x[i&m], c.node.typ.s)
-		r[i] = fit(c, i, d, ok)
+		if r[i] = (dec{}); c.counts(i) {
+			d, ok := floatDec(x[i&m], c.node.typ.s)
+			r[i] = fit(c, i, d, ok)
+		}
 	}
 }

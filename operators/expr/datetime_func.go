@@ -3,7 +3,6 @@ package expr
 import (
 	"fmt"
 	"math"
-	"strings"
 )
 
 func init() {
@@ -226,7 +225,7 @@ func dateUnit(s string) string {
 	case "timezone_minute":
 		return "timezone_minute"
 	}
-	return strings.ToLower(s)
+	return s // no unit: as it was written, for the message
 }
 
 // truncDays cuts a day to the start of a unit; ok is false for a unit of less

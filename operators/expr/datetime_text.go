@@ -110,7 +110,7 @@ func parseMoment(what, s string, timeOnly bool) (moment, *dataflow.Bad) {
 		m.infinite = sign
 		return m, nil
 	}
-	m.bc = strings.HasSuffix(lower, "bc")
+	m.bc = len(p.s) >= 2 && equalFold(p.s[len(p.s)-2:], "bc")
 	ok, inRange := p.moment(&m, timeOnly)
 	if ok && inRange && m.zone != "" {
 		if _, known := zoneNamed(m.zone); !known && strings.Contains(m.zone, "/") {

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -47,7 +48,7 @@ func normalizeKernel(c *call, out *vec, a []*vec) {
 		if f.QuickSpan(x) == len(x) {
 			return append(dst, x...), nil
 		}
-		for it.Init(f, x); !it.Done(); {
+		for start(&it, f, x); !it.Done(); {
 			dst = append(dst, it.Next()...)
 		}
 		return dst, nil
@@ -57,6 +58,7 @@ func normalizeKernel(c *call, out *vec, a []*vec) {
 func isNormalizedKernel(c *call, out *vec, a []*vec) {
 	b := growBits(out, c.n)
 	b.fill(0)
+	var it norm.Iter
 	for i := range c.n {
 		if !c.counts(i) {
 			continue
@@ -66,10 +68,31 @@ func isNormalizedKernel(c *call, out *vec, a []*vec) {
 			c.failBad(i, bad)
 			continue
 		}
-		if f.IsNormal(a[0].bytes(i & a[0].mask())) {
+		if normal(&it, f, a[0].bytes(i&a[0].mask())) {
 			b.set(i)
 		}
 	}
+}
+
+// start begins anew: Init alone keeps what was left when it stopped before the end.
+func start(it *norm.Iter, f norm.Form, x []byte) {
+	*it = norm.Iter{}
+	it.Init(f, x)
+}
+
+// normal says whether x is in the form f.
+func normal(it *norm.Iter, f norm.Form, x []byte) bool {
+	if f.QuickSpan(x) == len(x) {
+		return true
+	}
+	for start(it, f, x); !it.Done(); {
+		part := it.Next()
+		if !bytes.HasPrefix(x, part) {
+			return false
+		}
+		x = x[len(part):]
+	}
+	return len(x) == 0
 }
 
 func unistrKernel(c *call, out *vec, a []*vec) {

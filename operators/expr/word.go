@@ -1,29 +1,19 @@
 package expr
 
-import (
-	"strings"
-	"unicode/utf8"
-	"unsafe"
-)
+import "unsafe"
 
 // view is b as a text without a copy: it changes when b does.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// lowered is s in lower case. A short word of ASCII needs no memory but buf, and what it
-// becomes lives no longer than that.
+// lowered is a word in lower case, that is its letters of ASCII. It is written to buf if need
+// be, and lives no longer than that; what has no room there is no word, and comes back as it is.
 func lowered(s string, buf []byte) string {
-	plain := true
-	for i := range len(s) {
-		plain = plain && (s[i] < 'A' || s[i] > 'Z')
-		if s[i] >= utf8.RuneSelf {
-			return strings.ToLower(s)
-		}
+	plain := len(s) > cap(buf)
+	for i := 0; i < len(s) && !plain && (s[i] < 'A' || s[i] > 'Z'); i++ {
+		plain = i == len(s)-1
 	}
-	switch {
-	case plain:
+	if plain {
 		return s
-	case len(s) > cap(buf):
-		return strings.ToLower(s)
 	}
 	buf = buf[:len(s)]
 	for i := range len(s) {
