@@ -52,8 +52,8 @@ type ContractRules struct {
 	Allowed map[string][]Scalar `yaml:"allowed"`
 	// Ranges bounds columns, null passes.
 	Ranges map[string]ContractRange `yaml:"ranges"`
-	// Patterns are regular expressions (RE2) of which a part of the text must match:
-	// write ^ and $ for all of it. Null passes.
+	// Patterns are regular expressions, those of the operator ~, of which a part of the
+	// text must match: write ^ and $ for all of it. Null passes.
 	Patterns map[string]string `yaml:"patterns"`
 	// Rules are conditions over the columns, by names that tell them apart in
 	// messages. A row breaks one that is false, or that cannot be computed; null
@@ -212,13 +212,6 @@ func (c *contract) run(b arrow.RecordBatch, i int) error {
 		}
 		for _, e := range errs {
 			c.found = append(c.found, violation{row: int32(e.Row), check: int32(i), text: e.Bad.Detail})
-		}
-	case check.pattern != nil:
-		a := b.Column(check.column).(*array.String)
-		for row := range a.Len() {
-			if a.IsValid(row) && !check.pattern.MatchString(a.Value(row)) {
-				c.found = append(c.found, violation{row: int32(row), check: int32(i)})
-			}
 		}
 	default:
 		a := b.Column(check.column)

@@ -1,9 +1,9 @@
 package operators
 
 import (
+	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +18,8 @@ import (
 // everyVersion is the version of checks that hold for all rows.
 const everyVersion = -1
 
-// contractCheck is one thing that rows must keep. One of expr and pattern is set, or
-// the column must not be null.
+// contractCheck is one thing that rows must keep: expr, or, if that is nil, a column that is
+// not null.
 type contractCheck struct {
 	// rule is its place in the file, for metrics.
 	rule string
@@ -29,7 +29,6 @@ type contractCheck struct {
 	column int
 	// expr is true for rows that break it.
 	expr    *expr.Expr
-	pattern *regexp.Regexp
 	version int
 }
 
@@ -289,12 +288,17 @@ func (c *contractCompiler) matches(name, pattern string) {
 		c.add(path, "column %q has type %s: a pattern is for texts", name, c.typeOf(i))
 		return
 	}
-	re, err := regexp.Compile(pattern)
+	e, err := expr.Compile(fmt.Sprintf("%s !~ '%s'", quoteColumn(name), strings.ReplaceAll(pattern, "'", "''")), c.schema)
 	if err != nil {
-		c.add(path, "the pattern is no regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		msg := err.Error()
+		var at *expr.Error
+		if errors.As(err, &at) { // its place is in a text that is not the user's
+			msg = at.Msg
+		}
+		c.add(path, "%s", msg)
 		return
 	}
-	c.check(path, contractCheck{what: columnText(name), expected: "expected a match of " + pattern, column: i, pattern: re})
+	c.check(path, contractCheck{what: columnText(name), expected: "expected a match of " + pattern, column: i, expr: e})
 }
 
 func (c *contractCompiler) rule(r component.NamedExpr) {

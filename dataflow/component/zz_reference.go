@@ -88,7 +88,7 @@ var fieldDocs = map[string]string{
 	"frazil/operators.ContractRange.Max":                     "Max is the greatest value. Default: none.",
 	"frazil/operators.ContractRange.Min":                     "Min is the least value. Default: none.",
 	"frazil/operators.ContractRules.Allowed":                 "Allowed lists the values that a column may have, null beside them.",
-	"frazil/operators.ContractRules.Patterns":                "Patterns are regular expressions (RE2) of which a part of the text must match: write ^ and $ for all of it. Null passes.",
+	"frazil/operators.ContractRules.Patterns":                "Patterns are regular expressions, those of the operator ~, of which a part of the text must match: write ^ and $ for all of it. Null passes.",
 	"frazil/operators.ContractRules.Ranges":                  "Ranges bounds columns, null passes.",
 	"frazil/operators.ContractRules.Required":                "Required lists columns that must not be null.",
 	"frazil/operators.ContractRules.Rules":                   "Rules are conditions over the columns, by names that tell them apart in messages. A row breaks one that is false, or that cannot be computed; null passes, as in a check of SQL.",

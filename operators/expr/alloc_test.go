@@ -46,6 +46,9 @@ func TestNoExampleAllocatesPerRow(t *testing.T) {
 			}
 			part.Release()
 			all.Release()
+			for _, a := range x.cols {
+				a.Release()
+			}
 			measured++
 			columns += len(x.fields)
 		}
@@ -159,7 +162,11 @@ func (x *changedExample) batch(n int) arrow.RecordBatch {
 		}
 		cols = append(cols, all)
 	}
-	return array.NewRecordBatch(arrow.NewSchema(x.fields, nil), cols, int64(n))
+	b := array.NewRecordBatch(arrow.NewSchema(x.fields, nil), cols, int64(n))
+	for _, a := range cols {
+		a.Release()
+	}
+	return b
 }
 
 // value is what the example gives in a row, "" if it is not valid.

@@ -3,8 +3,8 @@ package exprtest
 import (
 	"fmt"
 	"maps"
-	"os"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
