@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"frazil/dataflow/flowtest/rig"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -14,6 +16,9 @@ import (
 // may be columns, 3,000 more rows take no more memory but what grows in steps. Between them
 // the examples have every form of the syntax and every field and pattern.
 func TestNoExampleAllocatesPerRow(t *testing.T) {
+	if rig.Raced {
+		t.Skip("the race detector makes pools forget")
+	}
 	const few, many, mostMore = 1000, 4000, 15
 	measured, columns := 0, 0
 	for _, f := range Functions() {

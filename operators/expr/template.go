@@ -18,7 +18,41 @@ type Template struct {
 // ParseTemplate reads text, in which {EXPRESSION} stands for a value. {{ and }} are
 // braces. Problems are of the text at path.
 func ParseTemplate(path, text string, schema *arrow.Schema) (*Template, component.Problems) {
-	t := &Template{}
+	texts, parts, bad := splitTemplate(text)
+	if bad != nil {
+		bad.Path = path
+		return nil, component.Problems{*bad}
+	}
+	t := &Template{Texts: texts}
+	for _, part := range parts {
+		e, err := Compile(part.text, schema)
+		if err != nil {
+			p := Problem(path, err)
+			p.Offset += part.at
+			return nil, component.Problems{p}
+		}
+		t.Exprs = append(t.Exprs, e)
+	}
+	return t, nil
+}
+
+// TemplateTexts are the texts before, between and behind the expressions of a template,
+// one more than it has expressions; nil if it is none.
+func TemplateTexts(text string) []string {
+	texts, _, bad := splitTemplate(text)
+	if bad != nil {
+		return nil
+	}
+	return texts
+}
+
+// templatePart is an expression of a template and where it begins there.
+type templatePart struct {
+	text string
+	at   int
+}
+
+func splitTemplate(text string) (texts []string, parts []templatePart, bad *component.Problem) {
 	var plain strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -26,28 +60,21 @@ func ParseTemplate(path, text string, schema *arrow.Schema) (*Template, componen
 			plain.WriteByte(c)
 			i++
 		case c == '}':
-			return nil, templateProblem(path, i, "a } that closes nothing: write }} for the character")
+			return nil, nil, &component.Problem{Offset: i, Msg: "a } that closes nothing: write }} for the character"}
 		case c == '{':
 			end := closing(text[i+1:])
 			if end < 0 {
-				return nil, templateProblem(path, i, "the expression that begins here is not closed by }: write {{ for the character")
+				return nil, nil, &component.Problem{Offset: i, Msg: "the expression that begins here is not closed by }: write {{ for the character"}
 			}
-			e, err := Compile(text[i+1:i+1+end], schema)
-			if err != nil {
-				p := Problem(path, err)
-				p.Offset += i + 1
-				return nil, component.Problems{p}
-			}
-			t.Texts = append(t.Texts, plain.String())
-			t.Exprs = append(t.Exprs, e)
+			texts = append(texts, plain.String())
+			parts = append(parts, templatePart{text[i+1 : i+1+end], i + 1})
 			plain.Reset()
 			i += end + 1
 		default:
 			plain.WriteByte(c)
 		}
 	}
-	t.Texts = append(t.Texts, plain.String())
-	return t, nil
+	return append(texts, plain.String()), parts, nil
 }
 
 // closing finds the brace that closes an expression; those in quotes are text.
@@ -66,10 +93,6 @@ func closing(s string) int {
 		}
 	}
 	return -1
-}
-
-func templateProblem(path string, at int, msg string) component.Problems {
-	return component.Problems{{Path: path, Offset: at, Msg: msg}}
 }
 
 // Constant is the text of a template without expressions.
