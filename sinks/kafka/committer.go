@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"time"
 
 	"frazil/dataflow"
 	"frazil/dataflow/component"
 	"frazil/dataflow/spool"
+	"frazil/operators/expr"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -24,6 +27,12 @@ type committer struct {
 	// must be begun, and the positions read, before anything is said or done.
 	producer *kgo.Client
 	names    map[string]string
+	// id is that of the producer.
+	id int64
+	// named matches the topics that rows may go to; nil: there is one.
+	named *regexp.Regexp
+	// said: that open transactions cannot be asked for.
+	said bool
 	// at is called by tests at each step.
 	at func(step string)
 }
@@ -33,7 +42,7 @@ func newCommitter(_ context.Context, env *dataflow.Env, _ component.SinkIn, cfg 
 	if err != nil {
 		return nil, err
 	}
-	return &committer{env: env, cfg: cfg, pos: pos, names: map[string]string{}, at: func(string) {}}, nil
+	return &committer{env: env, cfg: cfg, pos: pos, names: map[string]string{}, named: namesOf(expr.TemplateTexts(cfg.Topic)), at: func(string) {}}, nil
 }
 
 // transactionalID is what brokers know the producer by.
@@ -73,17 +82,27 @@ func (c *committer) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := cl.ProducerID(ctx); err != nil {
-		cl.Close()
-		return classify(fmt.Errorf("begin the producer %q: %w", c.transactionalID(), err))
-	}
-	if err := c.pos.read(ctx); err != nil {
+	if err := c.beginWith(ctx, cl); err != nil {
 		cl.Close()
 		return err
 	}
 	c.producer = cl
 	c.at("begin")
 	return nil
+}
+
+func (c *committer) beginWith(ctx context.Context, cl *kgo.Client) error {
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	var err error
+	if c.id, _, err = cl.ProducerID(ctx); err != nil {
+		return classify(fmt.Errorf("begin the producer %q: %w", c.transactionalID(), err))
+	}
+	if err := c.begun(ctx, c.id); err != nil {
+		return err
+	}
+	return c.pos.read(ctx)
 }
 
 // Committed implements dataflow.Committer.
@@ -185,7 +204,7 @@ func (c *committer) transaction(ctx context.Context, parts []dataflow.Part, own 
 	if err := c.producer.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)
 	}
-	sent := &outcome{}
+	sent := &outcome{written: kadm.TopicsSet{}}
 	err := spool.Each(c.env, parts, c.send(ctx, sent))
 	for _, r := range own {
 		if err == nil {
@@ -205,6 +224,9 @@ func (c *committer) transaction(ctx context.Context, parts []dataflow.Part, own 
 	}
 	if err := c.producer.EndTransaction(ctx, kgo.TryCommit); err != nil {
 		return classify(fmt.Errorf("end the transaction: %w", err))
+	}
+	if err := c.ended(ctx, c.id, sent.written); err != nil {
+		return fmt.Errorf("see the transaction end: %w", err)
 	}
 	c.at("ended")
 	return nil
@@ -231,14 +253,22 @@ func (c *committer) send(ctx context.Context, sent *outcome) func([]byte) error 
 type outcome struct {
 	mu  sync.Mutex
 	err error
+	// written are the partitions that have some of them, with the newest one.
+	written   kadm.TopicsSet
+	topic     string
+	partition int32
 }
 
 func (o *outcome) record(r *kgo.Record, err error) {
-	if err == nil {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err == nil {
+		if r.Partition != o.partition || r.Topic != o.topic {
+			o.topic, o.partition = r.Topic, r.Partition
+			o.written.Add(r.Topic, r.Partition)
+		}
+		return
+	}
 	if o.err == nil || errors.Is(o.err, context.Canceled) {
 		o.err = classify(fmt.Errorf("send to partition %d of topic %q: %w", r.Partition, r.Topic, err))
 	}
