@@ -1,9 +1,7 @@
 package dataflow
 
 import (
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"math"
 	"strconv"
 	"time"
@@ -36,9 +34,9 @@ func AppendJSON(dst []byte, a arrow.Array, i int) []byte {
 	case *array.String:
 		return appendText(dst, a.Value(i))
 	case *array.Binary:
-		return appendText(dst, hex.EncodeToString(a.Value(i)))
+		return append(hex.AppendEncode(append(dst, '"'), a.Value(i)), '"')
 	case *array.Decimal128:
-		return appendText(dst, a.Value(i).ToString(a.DataType().(*arrow.Decimal128Type).Scale))
+		return append(appendDecimal(append(dst, '"'), a.Value(i), a.DataType().(*arrow.Decimal128Type).Scale), '"')
 	case *array.Date32:
 		return appendTime(dst, time.Unix(int64(a.Value(i))*86400, 0), "2006-01-02")
 	case *array.Time64:
@@ -46,11 +44,11 @@ func AppendJSON(dst []byte, a arrow.Array, i int) []byte {
 	case *array.Timestamp:
 		layout := "2006-01-02T15:04:05.000000"
 		if a.DataType().(*arrow.TimestampType).TimeZone != "" {
-			layout += "Z"
+			layout = "2006-01-02T15:04:05.000000Z"
 		}
 		return appendTime(dst, time.UnixMicro(int64(a.Value(i))), layout)
 	case *extensions.UUIDArray:
-		return appendText(dst, a.Value(i).String())
+		return append(appendUUID(append(dst, '"'), a.Value(i)), '"')
 	case *extensions.JSONArray:
 		return appendLine(dst, a.Storage().(*array.String).Value(i))
 	case *array.List:
@@ -100,25 +98,4 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 		return appendText(dst, strconv.FormatFloat(f, 'g', -1, bits))
 	}
 	return strconv.AppendFloat(dst, f, 'g', -1, bits)
-}
-
-func appendText(dst []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
-			return appendEscaped(dst, s)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
-}
-
-func appendEscaped(dst []byte, s string) []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		return append(dst, `""`...)
-	}
-	return append(dst, bytes.TrimRight(buf.Bytes(), "\n")...)
 }

@@ -1,9 +1,11 @@
 package expr
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"frazil/dataflow"
 	"frazil/dataflow/flowtest/rig"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -11,15 +13,45 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// TestNoExampleAllocatesPerRow asks the same of the reference's examples as the tests of
-// exprtest ask of random rows: with columns in the place of their constants, as far as those
-// may be columns, 3,000 more rows take no more memory but what grows in steps. Between them
-// the examples have every form of the syntax and every field and pattern.
-func TestNoExampleAllocatesPerRow(t *testing.T) {
+const (
+	fewRows, manyRows = 1000, 4000
+	// mostMore is how many more allocations many rows may take than few, for what grows in
+	// steps.
+	mostMore = 15
+)
+
+// needsNoMemory checks that e takes no more memory for all rows of a batch of manyRows than for
+// the first of them, but what grows in steps.
+func needsNoMemory(t *testing.T, e *Expr, all arrow.RecordBatch) {
 	if rig.Raced {
 		t.Skip("the race detector makes pools forget")
 	}
-	const few, many, mostMore = 1000, 4000, 15
+	few := all.NewSlice(0, fewRows)
+	defer few.Release()
+	ev := e.NewEvaluator(memory.DefaultAllocator)
+	run := func(b arrow.RecordBatch) func() {
+		return func() {
+			a, bad, err := ev.Eval(b)
+			if err != nil || len(bad) > 0 {
+				t.Fatalf("%s: %v %v", e, bad, err)
+			}
+			a.Release()
+		}
+	}
+	more := 0.0
+	for range 3 { // a collection of garbage may empty pools meanwhile
+		if more = testing.AllocsPerRun(1, run(all)) - testing.AllocsPerRun(1, run(few)); more <= mostMore {
+			return
+		}
+	}
+	t.Errorf("%s: %.0f more allocations for %d rows than for %d", e, more, manyRows, fewRows)
+}
+
+// TestNoExampleAllocatesPerRow asks the same of the reference's examples as the tests of
+// exprtest ask of random rows, with columns in the place of their constants, as far as those
+// may be columns. Between them the examples have every form of the syntax and every field and
+// pattern.
+func TestNoExampleAllocatesPerRow(t *testing.T) {
 	measured, columns := 0, 0
 	for _, f := range Functions() {
 		for _, ex := range f.Examples {
@@ -27,30 +59,9 @@ func TestNoExampleAllocatesPerRow(t *testing.T) {
 			if len(x.fields) == 0 {
 				continue
 			}
-			e := x.compile()
-			all := x.batch(many)
-			part := all.NewSlice(0, few)
-			ev := e.NewEvaluator(memory.DefaultAllocator)
-			run := func(b arrow.RecordBatch) func() {
-				return func() {
-					a, bad, err := ev.Eval(b)
-					if err != nil || len(bad) > 0 {
-						t.Fatalf("%s: %v %v", e, bad, err)
-					}
-					a.Release()
-				}
-			}
-			more := 0.0
-			for range 3 { // a collection of garbage may empty pools meanwhile
-				if more = testing.AllocsPerRun(1, run(all)) - testing.AllocsPerRun(1, run(part)); more <= mostMore {
-					break
-				}
-			}
-			if more > mostMore {
-				t.Errorf("%s: %s: %.0f more allocations for %d rows than for %d", f.Name, e, more, many, few)
-			}
-			part.Release()
-			all.Release()
+			b := x.batch(manyRows)
+			needsNoMemory(t, x.compile(), b)
+			b.Release()
 			for _, a := range x.cols {
 				a.Release()
 			}
@@ -61,6 +72,34 @@ func TestNoExampleAllocatesPerRow(t *testing.T) {
 	t.Logf("%d examples measured, with %d columns in the place of constants", measured, columns)
 	if measured < 350 {
 		t.Errorf("only %d examples were measured", measured)
+	}
+}
+
+// TestNoStructAllocatesPerRow: the columns that no constant can be.
+func TestNoStructAllocatesPerRow(t *testing.T) {
+	item := arrow.StructOf(arrow.Field{Name: "sku", Type: dataflow.TypeString, Nullable: true}, arrow.Field{Name: "ts", Type: dataflow.TypeTimestampTZ, Nullable: true},
+		arrow.Field{Name: "d", Type: &arrow.Decimal128Type{Precision: 20, Scale: 4}, Nullable: true},
+		arrow.Field{Name: "in", Type: arrow.StructOf(arrow.Field{Name: "x", Type: arrow.ListOf(dataflow.TypeString), Nullable: true}), Nullable: true})
+	schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: item, Nullable: true}, {Name: "items", Type: arrow.ListOf(item), Nullable: true}, {Name: "i", Type: dataflow.TypeInt32, Nullable: true}}, nil)
+	var doc strings.Builder
+	for i := range manyRows {
+		one := fmt.Sprintf(`{"sku": "a \"sku\", number %d, and some more text", "ts": "2024-01-01 00:00:01Z", "d": "12.5", "in": {"x": ["a", null, "b"]}}`, i)
+		fmt.Fprintf(&doc, `{"item": %s, "items": [%s, null], "i": %d},`, one, one, i%3)
+	}
+	b, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader("["+strings.TrimSuffix(doc.String(), ",")+"]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	for _, text := range []string{
+		"item.sku", "(item).ts::text", "item is null", "(item).in.x[1]", "(item).d + 1", "to_jsonb(item)", "to_jsonb(item) ->> 'sku'",
+		"to_jsonb(items)", "jsonb_build_object('a', item, 'b', items)", "items is not null", "case when i = 1 then (item).sku end",
+	} {
+		e, err := Compile(text, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		needsNoMemory(t, e, b)
 	}
 }
 
