@@ -8,6 +8,7 @@ import (
 
 	"frazil/dataflow/flowtest/full"
 	"frazil/dataflow/flowtest/program"
+	"frazil/dataflow/flowtest/rig"
 )
 
 const toHTTP = `
@@ -39,7 +40,7 @@ func TestHTTP(t *testing.T) {
 	program.Long(t)
 	full.Suite{Name: "http-sink", Total: 20, Short: 1}.Run(t, func(t *testing.T, portion int) full.Figures {
 		rng := rand.New(rand.NewPCG(uint64(portion), 3))
-		addr := freePort(t)
+		addr := rig.Address(t)
 		to := program.New(t, fmt.Sprint("posted", portion), fmt.Sprintf(fromHTTP, addr))
 		from := program.New(t, fmt.Sprint("sent", portion), fmt.Sprintf(toHTTP, addr))
 		receiver, sender := to.Start(nil, "run", to.File), from.Start(nil, "run", from.File)

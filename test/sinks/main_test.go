@@ -3,7 +3,6 @@ package sinks
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"testing"
@@ -45,14 +44,6 @@ func order(rng *rand.Rand, left map[string]int) (out []string) {
 	slices.Sort(out)
 	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // numbered says what is wrong unless got are the numbers from 0 to before n, each once,

@@ -203,29 +203,4 @@ func (p *process) logs(text string) func() bool {
 	}
 }
 
-// freePorts finds ports nobody listens on, below those that outgoing
-// connections take, so that a server can come back to its own.
-func freePorts(n int) ([]int, error) {
-	var out []int
-	for tries := 0; len(out) < n; tries++ {
-		if tries > 1000 {
-			return nil, fmt.Errorf("found only %d of %d free ports", len(out), n)
-		}
-		// A port and the one 10,000 above: some servers derive a second one.
-		p := 10000 + rand.IntN(10000)
-		if portFree(p) && portFree(p+10000) {
-			out = append(out, p)
-		}
-	}
-	return out, nil
-}
-
-func portFree(p int) bool {
-	l, err := net.Listen("tcp", addr(p))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
-
 func addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
