@@ -131,10 +131,14 @@ func files() map[string]string {
 	return out
 }
 
+// Ports begins the name of the folder whose locked files are ports that a test holds until
+// its process ends.
+const Ports = "frazil-test-ports-"
+
 // counts says whether an open file is one of the tests: the runtime has its own, to
-// wait for others and to know processes by.
+// wait for others and to know processes by, and servers of tests hold their ports.
 func counts(name string) bool {
-	return !strings.HasPrefix(name, "anon_inode:") && !strings.HasPrefix(name, "/proc/") && !strings.HasPrefix(name, "/sys/")
+	return !strings.Contains(name, Ports) && !strings.HasPrefix(name, "anon_inode:") && !strings.HasPrefix(name, "/proc/") && !strings.HasPrefix(name, "/sys/")
 }
 
 // Counter is an allocator that counts what it gave and did not get back. It is safe

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"frazil/dataflow/flowtest/leak"
 )
 
 // held are the ports that this process has taken; they are its own until it ends, so that
@@ -34,7 +36,7 @@ func Address(t testing.TB) string {
 func freePorts(n int) ([]int, error) {
 	held.Lock()
 	defer held.Unlock()
-	dir := filepath.Join(os.TempDir(), "frazil-test-ports-"+strconv.Itoa(os.Getuid()))
+	dir := filepath.Join(os.TempDir(), leak.Ports+strconv.Itoa(os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("take ports: %w", err)
 	}
