@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -67,21 +66,23 @@ func (p *rxParser) escape(bracket bool) (*rx, error) {
 	return nil, p.bad("invalid escape \\ sequence")
 }
 
-// code reads a character by its code.
+// mostCode is the largest code of PostgreSQL's that is not refused. Those behind the last
+// character are found in no text.
+const mostCode = 1<<31 - 2
+
+// code reads a character by its code, of 32 bits as there.
 func (p *rxParser) code(base, least, most int) (*rx, error) {
 	start := p.i
-	x := int64(0)
+	x := uint32(0)
 	for p.i < len(p.src) && p.i-start < most {
 		d, err := strconv.ParseInt(p.src[p.i:p.i+1], base, 32)
 		if err != nil {
 			break
 		}
-		if x = x*int64(base) + d; x > unicode.MaxRune {
-			return nil, p.bad("invalid escape \\ sequence")
-		}
+		x = x*uint32(base) + uint32(d)
 		p.i++
 	}
-	if p.i-start < least {
+	if p.i-start < least || x > mostCode {
 		return nil, p.bad("invalid escape \\ sequence")
 	}
 	return p.char(rune(x)), nil

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -71,8 +72,25 @@ func regexCase(t *testing.T, c *oracleCase) string {
 	return "same"
 }
 
+// TestCodesOfCharacters: PostgreSQL's codes have 32 bits, and only few of them are characters.
+func TestCodesOfCharacters(t *testing.T) {
+	for pattern, want := range map[string]string{
+		`\x61abab`: "false", `\x7ffffffe`: "false", `\x100000061`: "true", `^[^\x110000]`: "true", `[b-\x110000]`: "true", `[\x10fffe-\x200000]`: "false",
+		`^\x110000*x`: "true", `\U00110000`: "false", `(?i)\x110000`: "false", `\x110000|a`: "true",
+	} {
+		e, err := Compile("'xa' ~ '"+pattern+"'", testSchema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(e.root.konst.bits.get(0)); got != want {
+			t.Errorf("%s: got %s, want %s", pattern, got, want)
+		}
+	}
+}
+
 func TestBadRegularExpressions(t *testing.T) {
 	for pattern, want := range map[string]string{
+		`\x7fffffff`:           "invalid escape",
 		"(":                    "parentheses () not balanced",
 		"a)":                   "parentheses () not balanced",
 		"[a":                   "brackets [] not balanced",
