@@ -51,8 +51,12 @@ func (s *slowSource) Poll(ctx context.Context, limit dataflow.PollLimit) (datafl
 		<-time.After(100 * time.Microsecond)
 		return dataflow.Polled{}, ctx.Err()
 	}
-	s.next = s.epoch() + 1
-	return s.Source.Poll(ctx, limit)
+	at := s.epoch()
+	p, err := s.Source.Poll(ctx, limit)
+	if p.Batch != nil {
+		s.next = at + 1 // Without rows there is no epoch to wait for.
+	}
+	return p, err
 }
 
 func slow(s *Source, epoch func() dataflow.Epoch) {
