@@ -133,7 +133,7 @@ func open(ctx context.Context, conn *pgx.Conn, cfg Config, s shape) (*table, err
 func create(ctx context.Context, conn *pgx.Conn, text string) error {
 	_, err := conn.Exec(ctx, text)
 	switch code(err) {
-	case "23505", "42P07":
+	case "23505", "42P07", "42710": // its row in the catalog, its name, its type
 		return nil
 	case "42501":
 		return dataflow.Permanentf("make a table: %w; let an owner run it, or grant the right (GRANT CREATE ON SCHEMA name TO role):\n%s", err, text)
