@@ -105,8 +105,7 @@ func explainMy(what string, err error) error {
 		}
 		return dataflow.Unavailable(err)
 	}
-	var op net.Error
-	if errors.As(err, &op) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, sql.ErrConnDone) {
+	if cut(err) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, sql.ErrConnDone) {
 		return dataflow.Unavailable(err)
 	}
 	return err

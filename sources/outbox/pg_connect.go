@@ -120,8 +120,7 @@ func explain(what string, err error) error {
 			return err
 		}
 	}
-	var op net.Error
-	if errors.As(err, &op) || pg != nil || pgconn.SafeToRetry(err) || errors.Is(err, net.ErrClosed) {
+	if cut(err) || pg != nil || pgconn.SafeToRetry(err) {
 		return dataflow.Unavailable(err)
 	}
 	var connecting *pgconn.ConnectError
@@ -129,4 +128,10 @@ func explain(what string, err error) error {
 		return dataflow.Unavailable(err)
 	}
 	return err
+}
+
+// cut says whether err is that of a connection that has ended.
+func cut(err error) bool {
+	var op net.Error
+	return errors.As(err, &op) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

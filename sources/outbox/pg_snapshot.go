@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"frazil/dataflow"
@@ -90,7 +89,7 @@ func columnsOf(ctx context.Context, conn *pgx.Conn, table string) (map[string]ui
 		var name string
 		var oid int64
 		if err := rows.Scan(&name, &oid); err != nil {
-			return nil, fmt.Errorf("look at the columns of the outbox: %w", err)
+			return nil, explain("look at the columns of the outbox", err)
 		}
 		out[name] = uint32(oid)
 	}
