@@ -92,14 +92,17 @@ func (c *committer) begin(ctx context.Context) error {
 }
 
 func (c *committer) beginWith(ctx context.Context, cl *kgo.Client) error {
-	if err := c.settle(ctx); err != nil {
+	topics, err := c.topics(ctx)
+	if err != nil {
 		return err
 	}
-	var err error
+	if err := c.settle(ctx, topics); err != nil {
+		return err
+	}
 	if c.id, _, err = cl.ProducerID(ctx); err != nil {
 		return classify(fmt.Errorf("begin the producer %q: %w", c.transactionalID(), err))
 	}
-	if err := c.begun(ctx, c.id); err != nil {
+	if err := c.begun(ctx, c.id, topics); err != nil {
 		return err
 	}
 	return c.pos.read(ctx)

@@ -30,14 +30,14 @@ import (
 // settleWithin bounds how long markers are waited for.
 const settleWithin = 20 * time.Second
 
-// settle writes the markers of the last transaction that are missing. The producer of it
+// settle writes the markers of the last transaction that are missing in partitions. The producer of it
 // must not have been followed by another yet: with that the coordinator forgets how it ended.
-func (c *committer) settle(ctx context.Context) error {
+func (c *committer) settle(ctx context.Context, in kadm.TopicsSet) error {
 	last, err := c.lastTransaction(ctx)
 	if err != nil || !strings.HasPrefix(last.State, "Complete") {
 		return err
 	}
-	open, err := c.openBy(ctx, last.ProducerID, c.topics)
+	open, err := c.openBy(ctx, last.ProducerID, in)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func (c *committer) settle(ctx context.Context) error {
 }
 
 // begun fails if transactions of producers before the one with this id are still open.
-func (c *committer) begun(ctx context.Context, id int64) error {
-	open, err := c.openBy(ctx, id, c.topics)
+func (c *committer) begun(ctx context.Context, id int64, in kadm.TopicsSet) error {
+	open, err := c.openBy(ctx, id, in)
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *committer) leftOpen(d kadm.DescribedProducer) error {
 func (c *committer) ended(ctx context.Context, id int64, written kadm.TopicsSet) error {
 	began := time.Now()
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		open, err := c.openBy(ctx, id, func(context.Context) (kadm.TopicsSet, error) { return written, nil })
+		open, err := c.openBy(ctx, id, written)
 		if err != nil || len(open) == 0 {
 			return err
 		}
@@ -131,14 +131,13 @@ func isSoon(err error) bool {
 	return false
 }
 
-// openBy are the transactions of the producer with this id that partitions of topics hold
-// open, sorted.
-func (c *committer) openBy(ctx context.Context, id int64, topics func(context.Context) (kadm.TopicsSet, error)) ([]kadm.DescribedProducer, error) {
-	set, err := topics(ctx)
-	if err != nil || len(set) == 0 {
-		return nil, err
+// openBy are the transactions of the producer with this id that partitions hold open,
+// sorted.
+func (c *committer) openBy(ctx context.Context, id int64, in kadm.TopicsSet) ([]kadm.DescribedProducer, error) {
+	if len(in) == 0 {
+		return nil, nil // To ask for none is to ask for all.
 	}
-	all, err := c.pos.admin.DescribeProducers(ctx, set)
+	all, err := c.pos.admin.DescribeProducers(ctx, in)
 	var out []kadm.DescribedProducer
 	for _, t := range all {
 		for _, p := range t.Partitions {
